@@ -11,8 +11,9 @@
 //! machine is too slow for the prediction window; after 12 to 45 if the lead exceeds its target; and after 12 if the
 //! same lead should be split differently. Sites ignore a command that changes either value by more than one frame.
 
+use super::Session;
 use super::event::Event;
-use super::{Phase, Session};
+use super::phase::Phase;
 use crate::id::{MAX_SITES, SiteId};
 use crate::session::message::{CommandKind, TuningStats};
 use crate::settings::{MAX_AUTO_PREDICTION_WINDOW, MAX_INPUT_DELAY, MAX_LEAD};
@@ -289,7 +290,7 @@ impl Session {
         tuner.decay_costs();
         tuner.on_tuning_stats(site, own_stats);
         self.tuning_stats_due = true;
-        self.extras_pending = true;
+        self.sending.mark_extras_pending();
         if !can_command || !matches!(self.phase, Phase::Running(_)) {
             return;
         }

@@ -4,14 +4,13 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use super::auto_tune::MachineCosts;
-use super::join::LateJoinConfig;
 use super::prediction::InputPredictor;
 use super::slow_peer::MIN_STALL_LIMIT;
 use crate::id::{Addr, SiteId, SiteSet};
 use crate::input::Recovery;
 use crate::pace::Pacing;
 use crate::settings::{Settings, SettingsError};
-use crate::spectator_feed::FeedConfig;
+use crate::spectator_feed::{FeedConfig, SpectatorStart};
 use crate::time::TimeDelta;
 
 /// Minimum of [`Config::drop_timeout`]. A waiting site sends only every 100 ms, so with a shorter limit two lost
@@ -88,6 +87,15 @@ pub struct Config {
     /// Silence of another site whose inputs are still to come, while the game runs, after which this session ends; with
     /// `None` it waits forever.
     pub silence_timeout: Option<TimeDelta>,
+}
+
+/// Parameters with which a site downloads a running game to join it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LateJoinConfig {
+    /// Start of the download: a snapshot, or the first frame of the game for machines that cannot load a state.
+    pub start: SpectatorStart,
+    /// Maximum accepted size of a snapshot, in bytes.
+    pub max_state_len: usize,
 }
 
 /// Condition under which a packet to a peer leaves.

@@ -64,3 +64,8 @@ impl<T: Copy> DigestHistory<T> {
         self.newest
     }
 }
+
+/// Folds a state hash to the 32 bits that packets carry.
+pub(super) fn fold_hash(hash: u64) -> u32 {
+    (hash ^ hash >> 32) as u32
+}

@@ -2,9 +2,10 @@
 //! schedule of all work beside the frame loop; and the catch-up of a late joiner. The players never wait for
 //! spectators.
 
-use super::event::Request;
 use super::peer::Peer;
-use super::{Phase, Session, Transmit};
+use super::phase::Phase;
+use super::request::Request;
+use super::{Session, Transmit};
 use crate::frame::Frame;
 use crate::id::Addr;
 use crate::input::InputWord;
@@ -70,7 +71,7 @@ impl Session {
             let hash =
                 self.tentative_hashes.get(frame).filter(|_| self.next_compared_frame.is_some_and(|next| frame < next));
             if let Some(feed) = &mut self.feed {
-                feed.push(self.last_call, frame, &self.input_words);
+                feed.push(self.clock.last_call(), frame, &self.input_words);
                 hash.inspect(|hash| feed.push_hash(frame, *hash));
             }
         }
@@ -141,14 +142,14 @@ impl Session {
     /// joiners that need a snapshot wait for the next request.
     pub fn handle_snapshot(&mut self, state: &[u8], hash: u64) {
         let (Some(frame), Some(feed)) = (self.snapshot_requested, &mut self.feed) else { return };
-        feed.set_snapshot(self.last_call, frame, state, hash);
+        feed.set_snapshot(self.clock.last_call(), frame, state, hash);
     }
 
     /// Writes the next datagram that does not belong to the frame loop. The caller sends the datagrams of the frame
     /// loop first.
     #[inline(never)]
     pub(super) fn transmit_side_work(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
-        let now = now + self.clock_set_back;
+        let now = self.clock.session_time(now);
         if let Some(joining) = &mut self.joining {
             return joining.spectator.poll_transmit(now, buf);
         }
@@ -180,13 +181,11 @@ impl Session {
     /// Lets a late joiner step frames as fast as its machine can until it has caught up with the players.
     pub(super) fn catch_up(&mut self) {
         if self.frame < self.catch_up_until && matches!(self.phase, Phase::Running(_)) {
-            let (now, next) = (self.last_call, self.frame);
+            let (now, next) = (self.clock.last_call(), self.frame);
             let is_behind_all = self.have_all_begun(next.next());
-            if let Some(pacer) = &mut self.pacer {
-                pacer.jump_to(now, next);
-                if is_behind_all {
-                    pacer.begin_by(now);
-                }
+            self.schedule.jump_to(now, next);
+            if is_behind_all {
+                self.schedule.begin_by(now);
             }
         }
     }

@@ -5,15 +5,16 @@
 //! prediction window allows it. Both happen at the same instant unless inputs are late.
 
 use super::auto_tune::MeasuredRequest;
-use super::digest_history::FrameDigest;
-use super::event::{Event, Freeze, Request, SessionEnd};
-use super::peer::{Peer, Seat};
-use super::relay::LINK_CUT_TIMEOUT;
-use super::{DelaySettings, FramePhase, MAX_FRAME_STARTS, Phase, Session, SimulationTarget};
+use super::digest_history::{FrameDigest, fold_hash};
+use super::event::{Event, Freeze, SessionEnd};
+use super::peer::{LINK_CUT_TIMEOUT, Peer, Seat};
+use super::phase::{FramePhase, Phase, SimulationTarget};
+use super::request::Request;
+use super::{DelaySettings, Session};
 use crate::frame::Frame;
 use crate::id::{SiteId, SiteSet};
 use crate::input::{InputWord, MAX_BLOCKS, Recovery};
-use crate::pace::{MasterObservation, Pacer, Pacing};
+use crate::pace::{MasterObservation, Pacing};
 use crate::settings::{MAX_INPUT_DELAY, MAX_LEAD};
 use crate::time::{Instant, TimeDelta};
 
@@ -38,9 +39,9 @@ impl Session {
     pub fn poll_request(&mut self, now: Instant) -> Option<Request<'_>> {
         if matches!(self.phase, Phase::Running(FramePhase::Idle))
             && self.first_misprediction.is_none()
-            && self.next_frame_time().min(self.next_update) > now + self.clock_set_back
+            && self.next_frame_time().min(self.clock.next_update()) > self.clock.session_time(now)
         {
-            self.note_request_done(now + self.clock_set_back);
+            self.note_request_done(self.clock.session_time(now));
             return None;
         }
         self.next_request(now)
@@ -54,8 +55,8 @@ impl Session {
     }
 
     pub(super) fn next_request(&mut self, now: Instant) -> Option<Request<'_>> {
-        let now = self.monotonic_time(now);
-        if self.next_update <= now || !matches!(self.phase, Phase::Running(_)) {
+        let now = self.clock.call_time(now);
+        if self.clock.next_update() <= now || !matches!(self.phase, Phase::Running(_)) {
             self.detect_host_stall(now);
             self.advance_time(now);
         }
@@ -111,9 +112,7 @@ impl Session {
                     return Some(self.next_simulation_request(now, target, is_saved));
                 }
                 FramePhase::AwaitStep => {
-                    if let Some(pacer) = &mut self.pacer {
-                        pacer.on_end(now);
-                    }
+                    self.schedule.on_step_end(now);
                     self.finish_frame();
                 }
                 FramePhase::Hash => {
@@ -204,7 +203,7 @@ impl Session {
         if !matches!(self.phase, Phase::Running(FramePhase::AwaitSample)) || self.leaving.is_some() {
             return;
         }
-        let now = self.monotonic_time(now);
+        let now = self.clock.call_time(now);
         match self.own_inputs.block_count() {
             1 => self.push_input::<1>(inputs),
             _ => self.push_input::<MAX_BLOCKS>(inputs),
@@ -342,12 +341,8 @@ impl Session {
         if let Some(settings) = self.next_delay_settings.filter(|settings| settings.from_frame <= self.frame) {
             self.apply_delay_settings(settings);
         }
-        self.frame_starts[self.frame.number() as usize % MAX_FRAME_STARTS] = now;
-        self.frame_begun_at = now;
         let master = self.zhao_master();
-        if let Some(pacer) = &mut self.pacer {
-            pacer.on_begin(now, self.frame, master);
-        }
+        self.schedule.on_begin(now, self.frame, master);
         self.phase = self.sample_or_await_inputs(now);
     }
 
@@ -379,18 +374,13 @@ impl Session {
         self.delay_settings = settings;
         let max_lead = settings.input_delay + settings.prediction_window;
         (self.stats.input_delay, self.stats.prediction_window) = (settings.input_delay, settings.prediction_window);
-        if let Some(pacer) = &mut self.pacer {
-            pacer.set_max_lead(max_lead);
-            if settings.prediction_window > 0 {
-                pacer.enable_dither(self.config.site);
-            }
-        }
+        self.schedule.set_lead(max_lead, Some(self.config.site).filter(|_| settings.prediction_window > 0));
     }
 
     /// Returns the newest observation of the master, for Algorithm 4 of Zhao et al.; `None` with other pacing, at the
     /// master itself, and until a tick of the master and a round trip to it are known.
     fn zhao_master(&self) -> Option<MasterObservation> {
-        let setter = self.pace_setter.filter(|_| self.config.pacing == Pacing::Zhao)?;
+        let setter = self.schedule.setter().filter(|_| self.config.pacing == Pacing::Zhao)?;
         let peer = self.peers.iter().find(|peer| peer.site == setter)?;
         let last_received = peer.inputs.end().checked_sub(1).filter(|_| peer.lobby.has_played)?;
         Some(MasterObservation { last_received, received_at: peer.last_input_at, rtt: peer.clock.rtt()? })
@@ -475,8 +465,8 @@ impl Session {
     fn step_frame(&mut self, now: Instant, began: Instant) {
         self.record_input_age(now - began);
         self.end_stall(now, began);
-        let plan = self.pacer.as_ref().and_then(Pacer::planned_start);
-        match self.pacer.as_mut().is_some_and(|pacer| pacer.on_step(now, self.frame)) {
+        let plan = self.schedule.planned_start();
+        match self.schedule.on_step(now, self.frame) {
             true => self.finish_frame(),
             false => self.phase = Phase::Running(FramePhase::AwaitStep),
         }
@@ -484,12 +474,9 @@ impl Session {
         self.announce_new_plan(plan);
     }
 
-    /// Makes the next packets carry probes if the pacer has abandoned its plan: the new planned start is more than
-    /// three periods after `previous`, the planned start before this step. Other sites would follow the old plan until
-    /// they receive the new one.
+    /// Makes the next packets carry probes if the pacer has abandoned its plan, the planned start before this step.
     fn announce_new_plan(&mut self, previous: Option<Instant>) {
-        let (Some(previous), Some(pacer)) = (previous, &self.pacer) else { return };
-        if pacer.planned_start().is_some_and(|plan| plan - previous > pacer.period() * 3) {
+        if self.schedule.has_abandoned(previous) {
             self.peers.iter_mut().for_each(Peer::make_probe_due);
         }
     }
@@ -531,24 +518,28 @@ impl Session {
     }
 
     fn end_stall(&mut self, now: Instant, began: Instant) {
-        if core::mem::take(&mut self.is_stalled) {
+        if let Some(ended) = self.stall.end(now) {
             self.stats.stalls += 1;
             self.stats.stall_time += now - began;
-            self.charge_stall(now);
+            self.charge_stall(ended);
         }
-        if self.freeze.take().is_some() {
+        if self.stall.end_freeze() {
             self.events.push(Event::Resumed { frame: self.frame, after: now - began });
         }
     }
 
     pub(super) fn next_frame_time(&self) -> Instant {
-        self.pacer.as_ref().map_or(Instant::FAR_FUTURE, Pacer::next_start).max(self.pause.until)
+        self.schedule.next_start()
     }
 
-    /// Returns when a frame began at this site; `None` if it has not begun, or is 256 or more frames before the current
-    /// frame.
-    pub(super) fn frame_began_at(&self, frame: Frame) -> Option<Instant> {
-        let begun = match self.phase {
+    /// Returns whether a frame has begun.
+    pub(super) fn has_begun(&self, frame: Frame) -> bool {
+        frame < self.begun_end()
+    }
+
+    /// Returns the end of the frames that have begun.
+    fn begun_end(&self) -> Frame {
+        match self.phase {
             Phase::Running(
                 FramePhase::Idle
                 | FramePhase::Hash
@@ -556,23 +547,22 @@ impl Session {
                 | FramePhase::Simulate { target: SimulationTarget::BeforeNextFrame, .. }
                 | FramePhase::HashResimulated { target: SimulationTarget::BeforeNextFrame }
                 | FramePhase::SaveAnchor { target: None | Some(SimulationTarget::BeforeNextFrame), .. },
-            ) => frame < self.frame,
-            _ => frame <= self.frame,
-        };
-        (begun && self.frame - frame < MAX_FRAME_STARTS as i64)
-            .then(|| self.frame_starts[frame.number() as usize % MAX_FRAME_STARTS])
+            ) => self.frame,
+            _ => self.frame.next(),
+        }
     }
 
-    /// Returns when a frame that has not begun yet will probably begin, by the pacer's plan and period.
-    pub(super) fn frame_planned_at(&self, frame: Frame) -> Option<Instant> {
-        let pacer = self.pacer.as_ref()?;
-        Some(pacer.next_start() + pacer.period() * (frame - self.frame))
+    /// Returns when a frame began at this site, or will probably begin if it has not begun yet; `None` if that is
+    /// unknown.
+    pub(super) fn frame_start(&self, frame: Frame) -> Option<Instant> {
+        let began = self.schedule.began_at(frame, self.frame, self.begun_end());
+        began.or_else(|| self.schedule.planned_at(frame, self.frame))
     }
 
     /// Chooses the pace setter: the lowest site that plays, or `None` if that is this site.
     pub(super) fn choose_pace_setter(&mut self) {
         let playing = self.peers.iter().filter(|peer| peer.is_playing()).map(|peer| peer.site);
-        self.pace_setter = playing.min().filter(|lowest| *lowest < self.config.site);
+        self.schedule.follow(playing.min().filter(|lowest| *lowest < self.config.site));
     }
 
     /// Runs the periodic update of a running game, which handles leaves, freezes, membership and timeouts.
@@ -590,12 +580,14 @@ impl Session {
         let config = &self.config;
         let no_peer_is_timed =
             config.stall_limit.is_none() && config.silence_timeout.is_none_or(|limit| limit > LINK_CUT_TIMEOUT);
-        let is_idle =
-            self.command.is_none() && self.leaving.is_none() && !self.extras_pending && !self.tuning_stats_due;
+        let is_idle = self.command.is_none()
+            && self.leaving.is_none()
+            && !self.sending.are_extras_pending()
+            && !self.tuning_stats_due;
         no_peer_is_timed
             && is_idle
             && config.recovery != Recovery::Classic
-            && self.pause.announced.is_none()
+            && self.schedule.pause().announced().is_none()
             && self.membership.is_idle()
             && self.split_brain.is_idle()
             && self.desync_search.as_ref().is_none_or(|search| !search.is_under_way())
@@ -644,7 +636,7 @@ impl Session {
             self.choose_pace_setter();
         } else if now - peer.last_received_at > LEAVER_LINGER || self.frame > last + 60 {
             peer.seat = Seat::Free(last);
-            self.active_peers &= !(1 << index);
+            self.sending.set_active(index, false);
             self.end_if_alone();
         }
     }
@@ -659,8 +651,7 @@ impl Session {
         let silent =
             self.stalling_peers().filter(|peer| now - peer.last_received_at >= limit).map(|peer| peer.site).collect();
         let freeze = Freeze { frame: self.frame, since: began, waiting_for, silent_sites: silent };
-        if self.freeze != Some(freeze) {
-            self.freeze = Some(freeze);
+        if self.stall.note_freeze(freeze) {
             self.events.push(Event::Frozen(freeze));
         }
     }
@@ -706,15 +697,10 @@ impl Session {
     pub(super) fn end_session(&mut self, end: SessionEnd) {
         if !self.is_over() {
             self.phase = Phase::Over(end);
-            self.due_peers = 0;
+            self.sending.cancel();
             // A session that is over does not handle the datagrams of subscribers.
             self.close_feed();
             self.events.push(Event::Ended(end));
         }
     }
-}
-
-/// Folds a state hash to the 32 bits that packets carry.
-pub(super) fn fold_hash(hash: u64) -> u32 {
-    (hash ^ hash >> 32) as u32
 }

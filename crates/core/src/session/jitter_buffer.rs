@@ -7,9 +7,11 @@
 //! site's current frame before the same instant of group time. A pause changes nothing that sites must agree on, so it
 //! needs no vote. A site that misses the request waits for inputs a little later.
 
+use super::Session;
 use super::event::Event;
+use super::frame_schedule::FrameSchedule;
 use super::peer::Peer;
-use super::{Phase, Session};
+use super::phase::Phase;
 use crate::clock::Clock;
 use crate::input::Recovery;
 use crate::session::message::PauseRequest;
@@ -38,7 +40,7 @@ pub struct JitterBufferModel {
 }
 
 impl JitterBufferModel {
-    fn new(period: TimeDelta, input_delay: u32, clock: &Clock) -> Self {
+    pub(super) fn new(period: TimeDelta, input_delay: u32, clock: &Clock) -> Self {
         let rtt = clock.rtt().unwrap_or_default();
         let rtt_min = clock.rtt_min().unwrap_or(rtt).min(rtt);
         Self {
@@ -77,6 +79,17 @@ impl JitterBufferModel {
         ((time.as_nanos() + interval - 1) / interval).max(1)
     }
 
+    /// Returns whether a pause helps a buffer with the inputs of this many frames: it is below the low watermark and a
+    /// pause can fill it, or above the high watermark.
+    fn is_pause_due(&self, buffered: i64) -> bool {
+        buffered < self.low_watermark() && self.is_pause_useful() || buffered > self.high_watermark()
+    }
+
+    /// Returns the duration of a pause: the input delay, at most 1 s.
+    fn pause_duration(&self) -> TimeDelta {
+        self.input_delay.min(MAX_PAUSE)
+    }
+
     fn frames_in(&self, commands: i64) -> i64 {
         (self.send_interval() * commands).as_nanos() / self.period.as_nanos().max(1)
     }
@@ -100,9 +113,9 @@ impl JitterBufferModel {
 #[derive(Debug)]
 pub(super) struct GroupPause {
     /// End of the pause: no frame begins before this instant.
-    pub(super) until: Instant,
+    until: Instant,
     /// The request that ticks carry while the pause lasts.
-    pub(super) announced: Option<PauseRequest>,
+    announced: Option<PauseRequest>,
 }
 
 impl Default for GroupPause {
@@ -111,15 +124,66 @@ impl Default for GroupPause {
     }
 }
 
+/// The effect of a pause request of another site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PauseChange {
+    /// A pause begins and lasts until this instant.
+    Begin(Instant),
+    /// The pause that is under way lasts until this instant, if it would end earlier.
+    Extend(Instant),
+}
+
+impl GroupPause {
+    pub(super) fn new(until: Instant, request: PauseRequest) -> Self {
+        Self { until, announced: Some(request) }
+    }
+
+    /// Returns the end of the pause.
+    #[inline]
+    pub(super) fn end(&self) -> Instant {
+        self.until
+    }
+
+    /// Returns the request that ticks carry, until the pause is over.
+    pub(super) fn announced(&self) -> Option<PauseRequest> {
+        self.announced
+    }
+
+    /// Returns whether another pause may begin: the last one has been over for 1 s.
+    pub(super) fn may_begin(&self, now: Instant) -> bool {
+        now - self.until >= MIN_PAUSE_INTERVAL
+    }
+
+    /// Extends the pause to an instant, if it ends earlier.
+    pub(super) fn extend(&mut self, until: Instant) {
+        self.until = self.until.max(until);
+    }
+
+    /// Stops announcing the pause if it is over.
+    pub(super) fn clear_expired(&mut self, now: Instant) {
+        if self.announced.is_some() && self.until <= now {
+            self.announced = None;
+        }
+    }
+
+    /// Returns the effect of a request for a pause. `requested_end` is its end on this site's clock; `delay` is the
+    /// time by which this site's next frame begins later than the frame that the request names. A request has no effect
+    /// if its pause is over or ends more than 1 s ahead, or if it arrives within 1 s after the end of the last pause. A
+    /// request during a pause can only extend it: two sites asked at once, and all resume at the later instant.
+    pub(super) fn change(&self, now: Instant, requested_end: Instant, delay: TimeDelta) -> Option<PauseChange> {
+        let is_plausible = requested_end > now && requested_end - now <= MAX_PAUSE;
+        let until = requested_end + delay;
+        match () {
+            () if !is_plausible => None,
+            () if self.until > now => Some(PauseChange::Extend(until)),
+            () => self.may_begin(now).then_some(PauseChange::Begin(until)),
+        }
+    }
+}
+
 impl Session {
     fn jitter_buffer_model(&self, peer: &Peer) -> JitterBufferModel {
         JitterBufferModel::new(self.config.settings.rate.period(), self.delay_settings.input_delay, &peer.clock)
-    }
-
-    /// Returns the time between packets to a peer by equation 3, for
-    /// [`SendPolicy::Measured`](super::SendPolicy::Measured).
-    pub(super) fn send_interval(&self, index: usize) -> TimeDelta {
-        self.jitter_buffer_model(&self.peers[index]).send_interval()
     }
 
     /// Returns how many frames can be stepped with the known inputs of a peer; negative if frames were stepped with
@@ -135,21 +199,15 @@ impl Session {
     pub(super) fn is_starved(&mut self, now: Instant) -> bool {
         let is_enabled = self.config.settings.starvation_policy == StarvationPolicy::Pause
             && self.delay_settings.prediction_window == 0;
-        if !is_enabled
-            || now - self.pause.until < MIN_PAUSE_INTERVAL
-            || self.frame.number() < self.delay_settings.input_delay
+        if !is_enabled || !self.schedule.pause().may_begin(now) || self.frame.number() < self.delay_settings.input_delay
         {
             return false;
         }
-        let is_out_of_range = |peer: &&Peer| {
-            let (buffered, model) = (self.buffered_frames(peer), self.jitter_buffer_model(peer));
-            let out_of_range =
-                buffered < model.low_watermark() && model.is_pause_useful() || buffered > model.high_watermark();
-            peer.is_playing() && out_of_range
-        };
-        let Some(peer) = self.peers.iter().find(is_out_of_range) else { return false };
-        let duration = self.jitter_buffer_model(peer).input_delay.min(MAX_PAUSE);
-        let Some(until) = self.group_time(now - self.clock_set_back + duration) else { return false };
+        let is_starving =
+            |peer: &&Peer| peer.is_playing() && self.jitter_buffer_model(peer).is_pause_due(self.buffered_frames(peer));
+        let Some(peer) = self.peers.iter().find(is_starving) else { return false };
+        let duration = self.jitter_buffer_model(peer).pause_duration();
+        let Some(until) = self.group_time(self.clock.host_time(now) + duration) else { return false };
         self.begin_pause(
             now,
             PauseRequest { requested_by: self.config.site, frame: self.frame, until_ns: until.as_nanos() },
@@ -160,52 +218,40 @@ impl Session {
     }
 
     fn begin_pause(&mut self, now: Instant, request: PauseRequest, until: Instant) {
-        self.pause = GroupPause { until, announced: Some(request) };
-        self.plan_pause();
+        let has_begun = self.has_begun(self.frame);
+        self.announce_pause_plan(|schedule| schedule.begin_pause(until, request, has_begun));
         self.stats.pauses += 1;
         self.events.push(Event::Paused { frame: request.frame, duration: until - now, site: request.requested_by });
         self.mark_extras_pending();
         self.invalidate_send_time();
     }
 
-    /// Moves the planned start of the current frame to the end of the pause and makes the next packets carry the new
-    /// plan, unless that frame has begun.
-    fn plan_pause(&mut self) {
-        let begun = self.frame_began_at(self.frame).is_some();
-        if let Some(pacer) = self.pacer.as_mut().filter(|_| !begun) {
-            pacer.pause_until(self.pause.until);
+    /// Changes the pause, and makes the next packets carry the new plan if there is one.
+    fn announce_pause_plan(&mut self, change: impl FnOnce(&mut FrameSchedule) -> bool) {
+        if change(&mut self.schedule) {
             self.peers.iter_mut().for_each(Peer::make_probe_due);
         }
     }
 
-    /// Joins the pause that a peer asks for, so that all sites resume together. Ignores a request whose pause is over
-    /// or ends more than 1 s ahead, that names a frame further away than the maximum lead, or that arrives within 1 s
-    /// after the end of the last pause. A request during a pause can only prolong it.
+    /// Joins the pause that a peer asks for, so that all sites resume together. Ignores a request that names a frame
+    /// further away than the maximum lead.
     pub(super) fn on_pause_request(&mut self, now: Instant, request: PauseRequest) {
         let is_enabled = self.config.settings.starvation_policy == StarvationPolicy::Pause
-            && matches!(self.phase, Phase::Running(_));
+            && matches!(self.phase, Phase::Running(_))
+            && (self.frame - request.frame).abs() <= i64::from(self.max_lead);
         let Some(until) = self.local_time(GroupInstant::from_nanos(request.until_ns)).filter(|_| is_enabled) else {
             return;
         };
-        if until <= now || until - now > MAX_PAUSE || (self.frame - request.frame).abs() > i64::from(self.max_lead) {
-            return;
-        }
         // If this site begins another frame next, it resumes when the requester begins that frame.
-        let next = if self.frame_began_at(self.frame).is_some() { self.frame.next() } else { self.frame };
-        let until = until + self.config.settings.rate.period() * (next - request.frame);
-        if self.pause.until > now {
-            // Two sites asked at once: all resume at the later instant.
-            self.pause.until = self.pause.until.max(until);
-            self.plan_pause();
-        } else if now - self.pause.until >= MIN_PAUSE_INTERVAL {
-            self.begin_pause(now, request, until);
-        }
-    }
-
-    /// Stops announcing a pause that is over.
-    pub(super) fn clear_expired_pause(&mut self, now: Instant) {
-        if self.pause.announced.is_some() && self.pause.until <= now {
-            self.pause.announced = None;
+        let has_begun = self.has_begun(self.frame);
+        let next = if has_begun { self.frame.next() } else { self.frame };
+        let delay = self.config.settings.rate.period() * (next - request.frame);
+        match self.schedule.pause().change(now, until, delay) {
+            Some(PauseChange::Begin(until)) => self.begin_pause(now, request, until),
+            Some(PauseChange::Extend(until)) => {
+                self.announce_pause_plan(|schedule| schedule.extend_pause(until, has_begun));
+            }
+            None => {}
         }
     }
 
@@ -229,8 +275,8 @@ impl Session {
             let answer_time = peer.clock.rtt().unwrap_or_default() * 3 / 2 + peer.clock.jitter() * JITTER_DEVIATIONS;
             peer.next_request_at = Some(now + answer_time.min(peer.clock.max_plausible_rtt()));
         }
-        if (request_now || is_answer_due) && !peer.lobby.is_hello_due && !peer.is_free() {
-            self.due_peers |= 1 << index;
+        if (request_now || is_answer_due) && !peer.is_free() {
+            self.sending.mark_answer_due(index);
         }
     }
 
@@ -275,5 +321,35 @@ mod tests {
         let long = model(700, 700);
         assert_eq!((long.size_after_pause(), long.low_watermark()), (1, 1));
         assert!(!long.is_pause_useful() && model(700, 590).is_pause_useful());
+    }
+
+    fn at(millis: i64) -> Instant {
+        Instant::ZERO + TimeDelta::from_millis(millis)
+    }
+
+    #[test]
+    fn pause_is_due_below_the_low_and_above_the_high_watermark() {
+        let jittery = model(190, 90);
+        let due: std::vec::Vec<i64> = (0..32).filter(|buffered| jittery.is_pause_due(*buffered)).collect();
+        assert_eq!(due, [0, 1, 2, 3, 30, 31]);
+        let long = model(700, 700);
+        assert!(!long.is_pause_due(0), "a pause cannot fill the buffer");
+    }
+
+    #[test]
+    fn pause_request_begins_extends_or_has_no_effect() {
+        let request = PauseRequest {
+            requested_by: crate::id::SiteId::new(1).unwrap(),
+            frame: crate::frame::Frame::ZERO,
+            until_ns: 0,
+        };
+        let pause = GroupPause::new(at(2_000), request);
+        let (none, later) = (TimeDelta::ZERO, TimeDelta::from_millis(40));
+        assert_eq!(GroupPause::default().change(at(0), at(300), later), Some(PauseChange::Begin(at(340))));
+        assert_eq!(pause.change(at(1_900), at(2_100), none), Some(PauseChange::Extend(at(2_100))));
+        assert_eq!(pause.change(at(2_500), at(2_700), none), None, "the last pause ended 0.5 s ago");
+        assert_eq!(pause.change(at(3_000), at(3_200), none), Some(PauseChange::Begin(at(3_200))));
+        assert_eq!(pause.change(at(4_000), at(4_000), none), None, "the requested pause is over");
+        assert_eq!(pause.change(at(4_000), at(5_001), none), None, "the requested pause is too long");
     }
 }

@@ -12,31 +12,25 @@
 
 use alloc::boxed::Box;
 
+use super::config::{Config, LateJoinConfig};
 use super::desync::DesyncSearch;
-use super::event::{Event, Request, SessionEnd};
-use super::membership::{Membership, is_quorum_of};
-use super::membership_reports::{MembershipReports, TICK_SILENCE_LIMIT};
+use super::event::{Event, SessionEnd};
+use super::membership::Membership;
+use super::membership_reports::MembershipReports;
+use super::peer::TICK_SILENCE_LIMIT;
 use super::peer::{Peer, Seat};
-use super::{FramePhase, Phase, Session, SettingsError};
+use super::phase::{FramePhase, Phase};
+use super::quorum::is_quorum_of;
+use super::request::Request;
+use super::{Session, SettingsError};
 use crate::frame::Frame;
 use crate::id::{Addr, SiteId, SiteSet};
 use crate::input::{STREAM_CAPACITY, Stream};
 use crate::pace::Pacer;
 use crate::session::message::{CommandKind, ScheduledCommand, Tick};
 use crate::settings::AbsentInput;
-use crate::spectator_feed::{
-    SourceError, Spectator, SpectatorConfig, SpectatorEvent, SpectatorRequest, SpectatorStart,
-};
+use crate::spectator_feed::{SourceError, Spectator, SpectatorConfig, SpectatorEvent, SpectatorRequest};
 use crate::time::{Instant, TimeDelta};
-
-/// Parameters with which a site downloads a running game to join it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LateJoinConfig {
-    /// Start of the download: a snapshot, or the first frame of the game for machines that cannot load a state.
-    pub start: SpectatorStart,
-    /// Maximum accepted size of a snapshot, in bytes.
-    pub max_state_len: usize,
-}
 
 /// Longest play time by which a joiner may be behind the newest frame of its feed source when it reports that it is
 /// ready.
@@ -93,7 +87,7 @@ pub(super) struct JoinProgress {
 }
 
 impl JoinProgress {
-    pub(super) fn new(now: Instant, join: LateJoinConfig, config: &super::Config) -> Result<Box<Self>, SettingsError> {
+    pub(super) fn new(now: Instant, join: LateJoinConfig, config: &Config) -> Result<Box<Self>, SettingsError> {
         let sources: alloc::vec::Vec<Addr> = config.peers.iter().map(|(_, addr)| *addr).collect();
         let spectator_config = SpectatorConfig::new(config.session_id, config.settings.clone(), sources);
         // The frames are not displayed, so the spectator catches up at once.
@@ -240,9 +234,9 @@ impl Session {
 
     /// Gives up the join for this reason. An admitted joiner leaves its seat, so that no site waits for it.
     fn abort_joining(&mut self, now: Instant, reason: SourceError) {
-        match self.pacer {
-            None => self.end_session(SessionEnd::NoWayIn(reason)),
-            Some(_) => self.begin_leave(now, SessionEnd::NoWayIn(reason)),
+        match self.schedule.is_started() {
+            false => self.end_session(SessionEnd::NoWayIn(reason)),
+            true => self.begin_leave(now, SessionEnd::NoWayIn(reason)),
         }
     }
 
@@ -289,7 +283,7 @@ impl Session {
         }
         let Some(joining) = &mut self.joining else { return self.end_session(SessionEnd::Dropped) };
         (joining.join_frame, joining.admitted_by, joining.void_admission) = (None, None, Some(command));
-        self.pacer = None;
+        self.schedule.stop();
         self.invalidate_send_time();
     }
 
@@ -297,7 +291,7 @@ impl Session {
     /// another site, and it is the lowest player from which packets still arrive.
     fn replaces_admission(&self, command: &ScheduledCommand) -> bool {
         let Some(issuer) = self.joining.as_ref().and_then(|joining| joining.admitted_by) else { return false };
-        let is_active = |peer: &&Peer| peer.is_playing() && peer.silence(self.last_call) < TICK_SILENCE_LIMIT;
+        let is_active = |peer: &&Peer| peer.is_playing() && peer.silence(self.clock.last_call()) < TICK_SILENCE_LIMIT;
         let lowest = self.peers.iter().filter(is_active).map(|peer| peer.site).min();
         command.issuer != issuer && lowest == Some(command.issuer)
     }
@@ -327,15 +321,17 @@ impl Session {
                 peer.reopen_seat(first, own_width, false);
                 (peer.seat, peer.join_frame) = (Seat::Playing, None);
                 peer.lobby.has_played = true;
-                peer.last_received_at = self.last_call;
+                peer.last_received_at = self.clock.last_call();
             } else {
                 // A site outside the game may have claimed to play, because its admission turned out to be void. It may
                 // ask again.
                 peer.incarnation = 0;
             }
         }
-        self.active_peers = super::active_peer_bits(&self.peers);
-        self.membership = Membership::admitted(self.last_call);
+        for (index, peer) in self.peers.iter().enumerate() {
+            self.sending.set_active(index, !peer.is_free());
+        }
+        self.membership = Membership::admitted(self.clock.last_call());
         self.request_epoch(epoch);
         self.schedule_delay_settings(Frame::ZERO, input_delay, prediction_window);
         self.next_delay_settings.inspect(|settings| self.delay_settings = *settings);
@@ -361,9 +357,9 @@ impl Session {
             (joining.join_frame, joining.admitted_by) = (Some(first), Some(command.issuer));
             joining.seat_awaited_since = None;
             (joining.progress, joining.source_changed_at) =
-                ((joining.spectator.next_frame(), self.last_call), self.last_call);
+                ((joining.spectator.next_frame(), self.clock.last_call()), self.clock.last_call());
         }
-        self.start_pacing(self.last_call);
+        self.start_pacing(self.clock.last_call());
         self.mark_extras_pending();
         self.mark_all_due();
         self.invalidate_send_time();
@@ -395,7 +391,7 @@ impl Session {
     /// site.
     fn extend_neutral_inputs(&mut self, now: Instant) {
         let is_admitted = self.own_join_frame().is_some();
-        let Some(live_frame) = self.pacer.as_ref().filter(|_| is_admitted).and_then(|pacer| pacer.frame_at(now)) else {
+        let Some(live_frame) = self.schedule.frame_at(now).filter(|_| is_admitted) else {
             return;
         };
         let period = self.config.settings.rate.period().as_nanos().max(1);
@@ -422,7 +418,7 @@ impl Session {
         if owes_neutral_inputs || !self.is_seat_known(first) {
             return false;
         }
-        let (now, next) = (self.last_call, self.machine_frame);
+        let (now, next) = (self.clock.last_call(), self.machine_frame);
         let has_stepped = self.joining.as_ref().is_some_and(|joining| joining.has_stepped);
         if self.config.settings.absent_input == AbsentInput::Repeat && !has_stepped {
             return false;
@@ -434,8 +430,8 @@ impl Session {
         }
         // If all sites are stalled, there is no plan to follow.
         let is_stuck = self.joining.as_ref().is_some_and(|joining| now - joining.progress.1 > SOURCE_TIMEOUT / 2);
-        let has_no_plan = is_stuck && self.has_consumed_feed() || self.pace_setter.is_none();
-        let is_time_known = self.pacer.as_mut().is_some_and(|pacer| pacer.jump_to(now, next)) || has_no_plan;
+        let has_no_plan = is_stuck && self.has_consumed_feed() || self.schedule.setter().is_none();
+        let is_time_known = self.schedule.jump_to(now, next) || has_no_plan;
         if is_time_known {
             let all_sites = SiteSet::first(usize::from(self.config.settings.site_count));
             self.joining = None;
@@ -497,7 +493,7 @@ impl Session {
         for peer in self.peers.iter().filter(|peer| peer.is_playing()) {
             pacer.on_delay(at, peer.site, peer.clock.rtt_min().unwrap_or_default() / 2);
         }
-        self.pacer = Some(pacer);
+        self.schedule.start(pacer);
         self.invalidate_send_time();
         self.choose_pace_setter();
     }

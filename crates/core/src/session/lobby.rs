@@ -8,9 +8,10 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use super::Session;
 use super::event::Event;
 use super::peer::Peer;
-use super::{Phase, Session};
+use super::phase::Phase;
 use crate::codec::VERSION;
 use crate::frame::Frame;
 use crate::id::{Addr, SiteId, SiteSet};
@@ -18,10 +19,6 @@ use crate::session::message::{Hello, Refusal};
 use crate::settings::SettingsDifference;
 use crate::time::{GroupInstant, Instant, TimeDelta};
 
-/// Interval of hellos until this site plays or is admitted to a running game: in the lobby to each peer that has a
-/// seat, from a joiner to all peers. A hello that is due to a peer is sent half an interval after the last packet to
-/// it.
-pub(super) const HELLO_INTERVAL: TimeDelta = TimeDelta::from_millis(50);
 /// Silence after which a peer may have moved to another address, and age after which its request to join is void.
 pub(super) const ALIVE_TIMEOUT: TimeDelta = TimeDelta::from_secs(1);
 /// Maximum time between the agreement of all starting sites and the start. A site that learns of the start too late
@@ -93,8 +90,9 @@ impl Session {
         // An admitted joiner needs ticks, and hellos would take their place.
         let has_seat = (peer.is_playing() || peer.join_frame.is_some()) && hello.incarnation == peer.incarnation;
         let is_admitted = has_seat && hello.join_readiness.is_some();
-        peer.lobby.is_hello_due |= needs_hello && self.start_time.is_some() && !is_admitted;
-        self.hello_pending |= peer.lobby.is_hello_due;
+        if needs_hello && self.start_time.is_some() && !is_admitted || self.sending.is_hello_due(index) {
+            self.sending.require_hello(index);
+        }
         if is_newer {
             // A site that has, or had, this seat must restart to join.
             peer.lobby.join_readiness = hello.join_readiness.filter(|_| hello.incarnation > peer.incarnation);
@@ -198,7 +196,7 @@ impl Session {
         }
         // This site plays or was admitted. If it was admitted and does not play yet, the command that admitted it was
         // voided.
-        if self.pacer.is_some() && reason == Refusal::Dropped {
+        if self.schedule.is_started() && reason == Refusal::Dropped {
             self.on_refusal_report(now, index);
         }
     }
@@ -295,7 +293,7 @@ impl Session {
         let split_refusal = self.refusal_for_abandoned(index);
         let wants_seat = self.phase == Phase::Joining && self.leaving.is_none() && self.own_join_frame().is_none();
         let peer = &mut self.peers[index];
-        peer.lobby.is_hello_due = false;
+        self.sending.on_hello(index);
         let echo = peer.take_echo(now);
         let refusal = match peer.lobby.join_readiness {
             None if split_refusal.is_some() => split_refusal,

@@ -31,11 +31,12 @@
 //! leaving site does not announce its leave to the sites that it has dropped: towards them it must keep counting as a
 //! member.
 
+use super::Session;
 use super::digest_history::DigestHistory;
 use super::event::{Event, SessionEnd};
-use super::membership_reports::TICK_SILENCE_LIMIT;
-use super::peer::{Peer, Seat};
-use super::{Phase, Session};
+use super::peer::{Peer, Seat, TICK_SILENCE_LIMIT};
+use super::phase::Phase;
+use super::quorum::is_quorum_of;
 use crate::frame::Frame;
 use crate::id::{MAX_SITES, SiteId, SiteSet};
 use crate::session::message::{InputEnds, MembershipDecision, Vote};
@@ -481,7 +482,7 @@ impl Session {
         let voters = self.voters();
         let accepts =
             |peer: &Peer| peer.vote.and_then(|vote| vote.accepted).is_some_and(|(_, accepted)| accepted == *decision);
-        let is_silent = |peer: &Peer| self.last_call - peer.last_received_at >= TICK_SILENCE_LIMIT;
+        let is_silent = |peer: &Peer| self.clock.last_call() - peer.last_received_at >= TICK_SILENCE_LIMIT;
         let others = || self.peers.iter().filter(|peer| peer.is_playing());
         let is_dropped = |peer: &Peer| decision.drop.contains(peer.site);
         let is_confirmed = is_quorum_of(voters, difference(voters, decision.drop))
@@ -522,7 +523,7 @@ impl Session {
             let unbound: SiteSet = votes().filter(|(_, vote)| vote.accepted.is_none()).map(|(site, _)| site).collect();
             let is_free = self.is_quorum_of_voters(unbound) || votes().all(|(_, vote)| vote.accepted.is_none());
             let may_become_free = !is_free
-                && self.membership.ballot_joined_at.is_some_and(|joined| self.last_call - joined < LEADER_TURN);
+                && self.membership.ballot_joined_at.is_some_and(|joined| self.clock.last_call() - joined < LEADER_TURN);
             // To drop no site, the leader need not know the survivors' input ends.
             let is_sufficient = match own_vote.drop {
                 SiteSet::EMPTY if may_become_free => present.contains_all(survivors),
@@ -587,7 +588,7 @@ impl Session {
             // input for that frame. The same holds for a site that was not asked, and for one whose admission is void.
             peer.uninformed_until = peer.join_frame.or(peer.void_join_frame).or(drops_none.then_some(own_end));
             if drops_none && self.membership.spared_sites.contains(peer.site) {
-                peer.last_input_at = peer.last_input_at.max(self.last_call - spared_silence);
+                peer.last_input_at = peer.last_input_at.max(self.clock.last_call() - spared_silence);
             }
             if decision.drop.contains(peer.site) && peer.is_awaited() {
                 let (site, last) = (peer.site, decision.input_ends[peer.site.index()]);
@@ -595,8 +596,8 @@ impl Session {
                 peer.is_dropped = true;
                 // The site may have stepped inputs of other dropped sites, which do not count.
                 peer.frame_digests = DigestHistory::default();
-                let is_received = peer.silence(self.last_call) < CONSENT_SILENCE;
-                peer.stall_record.on_drop(self.last_call, is_received && to_evict.contains(site));
+                let is_received = peer.silence(self.clock.last_call()) < CONSENT_SILENCE;
+                peer.stall_record.on_drop(self.clock.last_call(), is_received && to_evict.contains(site));
                 match self.config.settings.absent_input {
                     AbsentInput::Repeat if !decision.left_sites.contains(site) => peer.repeats_last_input = true,
                     _ => peer.use_neutral_substitute(),
@@ -605,9 +606,7 @@ impl Session {
                 peer.lobby.has_played = false;
                 self.left_sites.insert(site);
                 self.events.push(Event::Dropped { site, frame: last });
-                if let Some(pacer) = &mut self.pacer {
-                    pacer.forget_site(site);
-                }
+                self.schedule.forget_site(site);
                 self.check_predictions(index, known);
             } else if decision.drop.contains(peer.site) {
                 let last = decision.input_ends[peer.site.index()];
@@ -622,15 +621,15 @@ impl Session {
         }
         self.membership.epoch = self.membership.epoch.saturating_add(1);
         self.membership.own_vote = None;
-        self.membership.epoch_ended_at = Some(self.last_call);
+        self.membership.epoch_ended_at = Some(self.clock.last_call());
         (self.membership.ballot_joined_at, self.membership.suspected_since) = (None, None);
         (self.membership.muted, self.membership.to_evict, self.membership.spared_sites) =
             (SiteSet::EMPTY, SiteSet::EMPTY, SiteSet::EMPTY);
         // No player is charged for the time that the ballot took.
-        self.stalled_since = self.last_call;
+        self.stall.restart(self.clock.last_call());
         if drops_none {
-            self.membership.unmuted_at = Some(self.last_call);
-            self.reset_stall_records(self.last_call, to_evict);
+            self.membership.unmuted_at = Some(self.clock.last_call());
+            self.reset_stall_records(self.clock.last_call(), to_evict);
         }
         self.choose_pace_setter();
         self.mark_all_due();
@@ -698,13 +697,6 @@ fn difference(sites: SiteSet, others: SiteSet) -> SiteSet {
     SiteSet::from_bits(sites.bits() & !others.bits())
 }
 
-/// Returns whether `some` are more than half of `all`, or half including the lowest.
-pub(super) fn is_quorum_of(all: SiteSet, some: SiteSet) -> bool {
-    let some = SiteSet::from_bits(all.bits() & some.bits());
-    let (all_count, count) = (all.bits().count_ones(), some.bits().count_ones());
-    2 * count > all_count || 2 * count == all_count && all.iter().next().is_some_and(|lowest| some.contains(lowest))
-}
-
 /// Merges the votes of all survivors into the decision to drop the sites in `drop`: all inputs that any survivor has
 /// count.
 fn merge_votes<'a>(drop: SiteSet, votes: impl Iterator<Item = &'a Vote>) -> MembershipDecision {
@@ -717,21 +709,4 @@ fn merge_votes<'a>(drop: SiteSet, votes: impl Iterator<Item = &'a Vote>) -> Memb
         decision.command = decision.command.or(vote.command);
     }
     decision
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn any_two_quorums_intersect() {
-        for all in 1..=255 {
-            let all = SiteSet::from_bits(all);
-            let quorums =
-                (0..=255).map(SiteSet::from_bits).filter(|some| all.contains_all(*some) && is_quorum_of(all, *some));
-            let quorums: std::vec::Vec<_> = quorums.collect();
-            assert!(quorums.contains(&all));
-            assert!(quorums.iter().all(|one| quorums.iter().all(|other| one.bits() & other.bits() != 0)));
-        }
-    }
 }

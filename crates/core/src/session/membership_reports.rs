@@ -12,17 +12,13 @@
 
 use super::Session;
 use super::event::SessionEnd;
-use super::membership::is_quorum_of;
-use super::peer::Peer;
+use super::peer::{Peer, TICK_SILENCE_LIMIT};
+use super::quorum::is_quorum_of;
 use crate::frame::Frame;
 use crate::id::{MAX_SITES, SiteId, SiteSet};
 use crate::session::message::MembershipDecision;
 use crate::time::{Instant, TimeDelta};
 
-/// Silence after which a player counts as no longer playing with this site.
-pub(super) const TICK_SILENCE_LIMIT: TimeDelta = TimeDelta::from_secs(1);
-/// Duration of a stall after which the game is taken not to go on by itself.
-const STUCK_TIMEOUT: TimeDelta = TimeDelta::from_secs(1);
 /// Maximum number of epochs without a drop that one report can end at once.
 const MAX_REPORTED_EPOCHS: u32 = 1_024;
 
@@ -102,13 +98,7 @@ impl Session {
         let agrees = |peer: &Peer| reporters.contains(peer.site) && !is_own_drop;
         let mut others = self.peers.iter().filter(|peer| peer.is_playing() && !gone.contains(peer.site));
         let all_agree = others.all(|peer| agrees(peer) || now - peer.last_received_at >= TICK_SILENCE_LIMIT);
-        !is_receiving && (all_agree || !is_own_drop && self.is_stuck(now))
-    }
-
-    /// Returns whether the game has been stalled for [`STUCK_TIMEOUT`], so that believing an unconfirmed report costs
-    /// nothing.
-    fn is_stuck(&self, now: Instant) -> bool {
-        self.is_stalled && now - self.stalled_since >= STUCK_TIMEOUT
+        !is_receiving && (all_agree || !is_own_drop && self.stall.is_stuck(now))
     }
 
     /// Handles a player's report of how an epoch ended, and of how many later epochs ended without a drop.

@@ -11,6 +11,21 @@
 //! - A local input takes effect in exactly the frame that was promised when the input was sampled.
 //! - Memory, packet size and the distance between sites in frames are bounded.
 
+/// Collects what the send schedule reads of the other parts.
+macro_rules! send_facts {
+    ($session:expr) => {
+        SendFacts {
+            phase: $session.phase,
+            peers: &$session.peers,
+            own_inputs: &$session.own_inputs,
+            last_call: $session.clock.last_call(),
+            nominal_period: $session.config.settings.rate.period(),
+            period: $session.schedule.period(),
+            input_delay: $session.delay_settings.input_delay,
+        }
+    };
+}
+
 mod auto_tune;
 mod config;
 mod desync;
@@ -18,6 +33,7 @@ mod digest_history;
 mod event;
 mod feed_output;
 mod frame_loop;
+mod frame_schedule;
 mod input_digest;
 mod jitter_buffer;
 mod join;
@@ -27,13 +43,18 @@ mod membership_reports;
 pub mod message;
 mod packet;
 mod peer;
+mod phase;
 mod prediction;
+mod quorum;
 mod relay;
+mod request;
 mod rollback;
 mod scheduled_command;
 mod send;
+mod session_clock;
 mod slow_peer;
 mod split_brain;
+mod stall;
 mod stats;
 
 pub use crate::codec::Transmit;
@@ -42,18 +63,19 @@ pub use crate::settings::{
     MAX_TEXT_LEN, MachineId, Settings, SettingsBuilder, SettingsDifference, SettingsError, StarvationPolicy,
 };
 pub use auto_tune::MachineCosts;
-pub use config::{Config, ConfigError, MIN_DROP_TIMEOUT, SendPolicy};
+pub use config::{Config, ConfigError, LateJoinConfig, MIN_DROP_TIMEOUT, SendPolicy};
 pub use desync::message::{DesyncMessage, HashList, MAX_HASHES, RegionList};
 pub use desync::report::{
     DesyncReport, FrameSpan, MAX_REGION_NAME, MAX_REGIONS, MAX_SPAN_FRAMES, PAGE_SIZE, StateRegion,
     StateRegionDifference,
 };
 pub use desync::{DesyncBisector, LocalQuery};
-pub use event::{Event, Freeze, Request, SessionEnd};
+pub use event::{Event, Freeze, SessionEnd};
 pub use feed_output::ConfirmedFrame;
 pub use jitter_buffer::JitterBufferModel;
-pub use join::LateJoinConfig;
+pub use phase::State;
 pub use prediction::{InputHistory, InputPredictor};
+pub use request::Request;
 pub use slow_peer::MIN_STALL_LIMIT;
 pub use stats::{DroppedDatagrams, PeerStats, Stats};
 
@@ -61,11 +83,10 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::codec::DecodeError;
+use crate::codec::{DecodeError, MAX_DATAGRAM};
 use crate::frame::Frame;
 use crate::id::{Addr, SiteId, SiteSet};
 use crate::input::{InputLayout, InputWord, Stream};
-use crate::pace::Pacer;
 use crate::session::message::{Hello, ScheduledCommand, Tick, is_tick};
 use crate::spectator_feed::Feed;
 use crate::spectator_feed::message::is_feed;
@@ -74,30 +95,20 @@ use auto_tune::AutoTuner;
 use desync::DesyncSearch;
 use digest_history::{DigestHistory, FrameDigest};
 use event::SessionEventQueue;
+use frame_schedule::FrameSchedule;
 use input_digest::InputDigest;
-use jitter_buffer::GroupPause;
 use join::JoinProgress;
 use membership::Membership;
 use peer::{Peer, Seat};
+use phase::{FramePhase, OwnLeave, Phase};
 use rollback::RollbackScheduler;
+use send::{SendFacts, SendSchedule};
+use session_clock::{SessionClock, UPDATE_INTERVAL};
 use split_brain::SplitBrain;
+use stall::Stall;
 
-/// Number of frames whose start times are kept: the largest distance between two sites, in frames.
-const MAX_FRAME_STARTS: usize = 256;
-/// Keep-alive interval: the longest time between two packets to a peer with a seat, unless the send policy sets a
-/// longer one.
-const KEEP_ALIVE_INTERVAL: TimeDelta = TimeDelta::from_millis(100);
-/// Duration of fast retransmission during a stall. A stall up to this long may be a lost packet; a longer stall is a
-/// fault, and packets are resent every [`KEEP_ALIVE_INTERVAL`] only.
-const FAST_RETRANSMIT: TimeDelta = TimeDelta::from_millis(300);
 /// Duration for which a site that does not play yet, in the lobby or as a joiner, announces that it leaves.
 const LOBBY_LEAVE_DURATION: TimeDelta = TimeDelta::from_secs(1);
-/// Interval of the periodic update, which handles leaves, freezes and timeouts.
-const UPDATE_INTERVAL: TimeDelta = TimeDelta::from_millis(50);
-/// Maximum age of an arrival time. If the time of a call is at most this much before that of the previous call, it is
-/// taken for the arrival time of a datagram that waited in a queue. If it is further back, the host program's clock is
-/// taken to have been set back.
-const MAX_ARRIVAL_AGE: TimeDelta = TimeDelta::from_millis(250);
 /// After a host stall this long, lateness is not blamed on peers.
 const HOST_STALL: TimeDelta = TimeDelta::from_millis(150);
 /// After a host stall this long, the host program is taken to have been suspended, and silence is not blamed on peers.
@@ -113,9 +124,7 @@ pub struct Session {
     /// Start of the game in group time, once the sites have agreed on it.
     start_time: Option<GroupInstant>,
     is_refused: bool,
-    pacer: Option<Pacer>,
-    /// The site whose plan this site follows; `None` if this site sets the pace, or has no pacer yet.
-    pace_setter: Option<SiteId>,
+    schedule: FrameSchedule,
     /// The current frame: the one that has begun and is not stepped yet, or else the next one to begin.
     frame: Frame,
     /// The frame that the host program's machine steps next; earlier than `frame` during a rollback. The replay of a
@@ -124,7 +133,6 @@ pub struct Session {
     /// The first frame that was stepped with a mispredicted input and is not rolled back yet.
     first_misprediction: Option<Frame>,
     rollback_scheduler: RollbackScheduler,
-    frame_starts: [Instant; MAX_FRAME_STARTS],
     /// This site's inputs, up to the current frame plus the input delay.
     own_inputs: Stream,
     layout: InputLayout,
@@ -139,17 +147,7 @@ pub struct Session {
     next_compared_frame: Option<Frame>,
     /// The frame for which a state hash was requested from the host program.
     hash_pending: Option<Frame>,
-    /// Whether the current frame had to wait for inputs.
-    is_stalled: bool,
-    /// Start of the current stall. It moves forward by the duration of each host stall, and to the end of each ballot.
-    stalled_since: Instant,
-    /// The peers whose inputs the frame waited for when the stall was last checked; empty without a stall limit.
-    stalled_by: SiteSet,
-    /// Time at which the current frame began, or the previous one if the current frame has not begun.
-    frame_begun_at: Instant,
-    freeze: Option<Freeze>,
-    /// The newest pause of all sites in which this site takes part; it may be over.
-    pause: GroupPause,
+    stall: Stall,
     delay_settings: DelaySettings,
     /// The delay settings that were scheduled last and do not apply yet.
     next_delay_settings: Option<DelaySettings>,
@@ -162,8 +160,6 @@ pub struct Session {
     command: Option<ScheduledCommand>,
     /// The frame of the newest command that was applied.
     last_applied_command: Option<Frame>,
-    /// Whether ticks may have to carry extras besides inputs.
-    extras_pending: bool,
     auto_tuner: Option<Box<AutoTuner>>,
     /// Whether the session has or had work besides the frame loop: a late join, a spectator feed or a desync search.
     side_work: bool,
@@ -193,34 +189,8 @@ pub struct Session {
     left_sites: SiteSet,
     events: SessionEventQueue,
     stats: Stats,
-    /// Bit set of peer indices for which there is something new to send.
-    due_peers: u8,
-    /// Bit set of the indices of peers whose seats are taken, or about to be taken by a joiner. New inputs are sent to
-    /// these peers.
-    active_peers: u8,
-    /// Earliest time at which a packet is due although nothing is new; `None` if it must be recomputed.
-    next_send: Option<Instant>,
-    /// Whether a peer waits for a hello, which takes the place of the next tick to that peer.
-    hello_pending: bool,
-    /// Time of the next periodic update.
-    next_update: Instant,
-    /// Total by which the host program's clock has been set back. Session time is the host's time plus this and never
-    /// goes back.
-    clock_set_back: TimeDelta,
-    /// Session time of the last call that noted its time. While the game runs, [`Session::poll_request`] notes it only
-    /// at a periodic update.
-    last_call: Instant,
-    created_at: Instant,
-}
-
-/// The orderly leave of this site.
-#[derive(Clone, Copy, Debug)]
-struct OwnLeave {
-    /// The first frame without an input of this site.
-    input_end: Frame,
-    since: Instant,
-    /// The reason that the final [`Event::Ended`] gives.
-    reason: SessionEnd,
+    sending: SendSchedule,
+    clock: SessionClock,
 }
 
 /// Input delay and prediction window, both in frames.
@@ -230,85 +200,6 @@ struct DelaySettings {
     from_frame: Frame,
     input_delay: u32,
     prediction_window: u32,
-}
-
-/// Phase of a session. [`State`] is its public form.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    Lobby,
-    /// This site follows a spectator feed until it plays.
-    Joining,
-    Starting {
-        at: Instant,
-    },
-    Running(FramePhase),
-    Over(SessionEnd),
-}
-
-/// Phase of a running game within its frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum FramePhase {
-    /// Between two frames: the next one has not begun.
-    Idle,
-    /// The frame has begun, and a local input has to be requested from the host program.
-    SampleDue,
-    /// The local input was requested from the host program.
-    AwaitSample,
-    /// The local input is known; waits until the frame may be stepped.
-    AwaitInputs { began: Instant },
-    /// Steps the machine up to the target. `is_saved` means that the machine's current state is saved already.
-    Simulate { target: SimulationTarget, is_saved: bool },
-    /// The host program steps the machine, and the pacer needs the end of that step.
-    AwaitStep,
-    /// Replays past frames for a desync search, while no frame is under way.
-    Replay,
-    /// Requests to save the machine's current state as an anchor for desync searches.
-    SaveAnchor { slot: usize, target: Option<SimulationTarget> },
-    /// Requests the hash of the state after the frame that was just stepped for the first time.
-    Hash,
-    /// Requests the hash of the state after a resimulated frame.
-    HashResimulated { target: SimulationTarget },
-}
-
-/// The frame up to which the machine is stepped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum SimulationTarget {
-    /// The state before the frame that has not begun yet. No frame waits for this rollback.
-    BeforeNextFrame,
-    /// The state after the current frame, which began at `began`; that frame is stepped, too.
-    CurrentFrame { began: Instant },
-}
-
-/// Phase of a session, as [`Session::state`] returns it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// Waits for the other sites to connect and agree.
-    Lobby {
-        /// Starting sites that are not connected, have left, do not agree with this site, or do not agree with every
-        /// starting site.
-        waiting_for: SiteSet,
-    },
-    /// Follows a running game, to take a seat in it.
-    Joining {
-        /// Downloaded part of the snapshot, in percent; 0 before the download of one begins.
-        download_percent: u8,
-    },
-    /// All starting sites agree; the first frame begins at this instant.
-    Starting {
-        /// Start of the first frame, on this site's clock.
-        at: Instant,
-    },
-    /// The game runs and is not frozen, or this site is leaving it.
-    Running,
-    /// Frames do not advance: inputs have been missing for longer than [`Config::freeze_timeout`].
-    Frozen(Freeze),
-    /// The session is over, for this reason.
-    Ended(SessionEnd),
-}
-
-/// Returns the bit set of the indices of peers whose seats are taken, or about to be taken by a joiner.
-fn active_peer_bits(peers: &[Peer]) -> u8 {
-    peers.iter().enumerate().filter(|(_, peer)| !peer.is_free()).fold(0, |bits, (index, _)| bits | 1 << index)
 }
 
 impl Session {
@@ -331,18 +222,18 @@ impl Session {
         let desync_search = searching.then(|| DesyncSearch::new(config.site, all_sites, settings, Frame::ZERO));
         let phase = if joining.is_some() { Phase::Joining } else { Phase::Lobby };
         Ok(Self {
-            active_peers: active_peer_bits(&peers),
+            clock: SessionClock::new(now),
+            schedule: FrameSchedule::new(now),
+            stall: Stall::new(now),
+            sending: SendSchedule::new(now, config.send_policy, peers.iter().map(|peer| !peer.is_free())),
             peers,
             phase,
             start_time: None,
             is_refused: false,
-            pacer: None,
-            pace_setter: None,
             frame: Frame::ZERO,
             machine_frame: Frame::ZERO,
             first_misprediction: None,
             rollback_scheduler: RollbackScheduler::default(),
-            frame_starts: [now; MAX_FRAME_STARTS],
             own_inputs: Stream::new(layout.width(), first),
             layout,
             input_words: vec![0; ownership.players()],
@@ -351,13 +242,7 @@ impl Session {
             own_input_digest: InputDigest::new(first),
             tentative_hashes: DigestHistory::default(),
             hash_pending: None,
-            is_stalled: false,
-            stalled_since: now,
-            stalled_by: SiteSet::EMPTY,
-            frame_begun_at: now,
             next_compared_frame: settings.compare_interval.checked_sub(1).map(Frame::new),
-            freeze: None,
-            pause: GroupPause::default(),
             delay_settings: DelaySettings {
                 from_frame: Frame::ZERO,
                 input_delay: settings.input_delay,
@@ -369,7 +254,6 @@ impl Session {
             split_brain: SplitBrain::default(),
             command: None,
             last_applied_command: None,
-            extras_pending: false,
             auto_tuner: settings.auto_tune.then(|| Box::new(AutoTuner::new(now, config.machine_costs))),
             tuning_stats_due: false,
             side_work: joining.is_some() || feed.is_some(),
@@ -390,13 +274,6 @@ impl Session {
                 prediction_window: settings.prediction_window,
                 ..Stats::default()
             },
-            due_peers: 0,
-            next_send: Some(now),
-            hello_pending: false,
-            next_update: now,
-            clock_set_back: TimeDelta::ZERO,
-            last_call: now,
-            created_at: now,
             config,
         })
     }
@@ -440,8 +317,8 @@ impl Session {
     fn advance_time(&mut self, now: Instant) {
         match self.phase {
             Phase::Starting { at } if at <= now => self.start_running(at),
-            Phase::Running(_) if self.next_update <= now => {
-                self.next_update = now + UPDATE_INTERVAL;
+            Phase::Running(_) if self.clock.next_update() <= now => {
+                self.clock.schedule_update(now);
                 self.update(now);
             }
             Phase::Running(_) => {}
@@ -456,43 +333,41 @@ impl Session {
         }
     }
 
-    /// Converts the host program's time to session time, which never goes back.
-    #[inline]
-    fn monotonic_time(&mut self, now: Instant) -> Instant {
-        let steady = self.clock_set_back == TimeDelta::ZERO && now >= self.last_call;
-        if steady { now } else { self.monotonic_time_after_set_back(now) }
-    }
-
-    /// Converts the host program's time to session time after the host's clock went back, now or before.
-    #[cold]
-    fn monotonic_time_after_set_back(&mut self, now: Instant) -> Instant {
-        let session_time = now + self.clock_set_back;
-        // A datagram may be passed in with its arrival time, which is before the host program finished other work.
-        if self.last_call - session_time > MAX_ARRIVAL_AGE {
-            self.clock_set_back += self.last_call - session_time;
-        }
-        session_time.max(self.last_call)
-    }
-
     /// Notes the time of a call and returns it as session time. After a host stall, peers are not blamed for lateness.
     /// After a suspension of the host program, they are not blamed for silence either.
     fn note_call_time(&mut self, now: Instant) -> Instant {
-        let now = self.monotonic_time(now);
+        let now = self.clock.call_time(now);
         self.detect_host_stall(now);
         now
     }
 
     fn detect_host_stall(&mut self, now: Instant) {
-        let away = now - self.last_call;
-        self.last_call = now;
+        let away = self.clock.note_call(now);
         if away > HOST_STALL {
-            self.stalled_since += away;
+            self.stall.excuse(away);
         }
         if away > HOST_SUSPENDED {
             for peer in &mut self.peers {
                 peer.last_received_at += away;
             }
         }
+    }
+
+    /// Marks that there is something new for every peer whose seat is taken, or about to be taken by a joiner.
+    fn mark_all_due(&mut self) {
+        if !self.sending.mark_active() {
+            let facts = send_facts!(self);
+            self.sending.mark_all(&facts);
+        }
+    }
+
+    /// Marks that ticks may have to carry extras, until the next update of the session recomputes that.
+    fn mark_extras_pending(&mut self) {
+        self.sending.mark_extras_pending();
+    }
+
+    fn invalidate_send_time(&mut self) {
+        self.sending.invalidate();
     }
 
     /// Leaves the game. The other sites go on with neutral input from the frame after this site's last one. Keep
@@ -513,16 +388,16 @@ impl Session {
         if let Phase::Starting { at } = self.phase {
             self.start_running(at);
         }
-        if self.phase == Phase::Joining && self.pacer.is_some() {
+        if self.phase == Phase::Joining && self.schedule.is_started() {
             // The other sites already wait for this site's inputs.
             self.phase = Phase::Running(FramePhase::Idle);
             self.joining = None;
-            self.next_update = now + UPDATE_INTERVAL;
+            self.clock.schedule_update(now);
         }
         if matches!(self.phase, Phase::Running(_)) {
             self.phase = Phase::Running(FramePhase::Idle);
         }
-        self.freeze = None;
+        self.stall.end_freeze();
         self.mark_extras_pending();
         self.mark_all_due();
         self.invalidate_send_time();
@@ -543,24 +418,21 @@ impl Session {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let is_resting =
             matches!(self.phase, Phase::Running(FramePhase::Idle)) && self.leaving.is_none() && !self.side_work;
-        let nothing_new = self.due_peers == 0 && self.first_misprediction.is_none();
-        match self.next_send {
+        let nothing_new = self.sending.is_nothing_new() && self.first_misprediction.is_none();
+        match self.sending.next_send() {
             Some(next_send) if is_resting && nothing_new => {
-                Some(next_send.min(self.next_frame_time()) - self.clock_set_back)
+                Some(self.clock.host_time(next_send.min(self.schedule.next_start())))
             }
             _ => self.next_timeout(),
         }
     }
 
     fn next_timeout(&self) -> Option<Instant> {
-        let send = self.next_send.unwrap_or_else(|| {
-            (0..self.peers.len()).map(|index| self.send_time(index)).min().unwrap_or(Instant::FAR_FUTURE)
-        });
-        let send = if self.due_peers != 0 { self.last_call } else { send };
+        let send = self.sending.next_packet_at(&send_facts!(self));
         let frame = match self.phase {
             Phase::Over(_) => return None,
             // There may be no peer to send to, and so no other reason to be called.
-            Phase::Lobby | Phase::Joining if self.leaving.is_some() => self.last_call + UPDATE_INTERVAL,
+            Phase::Lobby | Phase::Joining if self.leaving.is_some() => self.clock.last_call() + UPDATE_INTERVAL,
             Phase::Lobby | Phase::Joining => Instant::FAR_FUTURE,
             Phase::Starting { at } => at,
             Phase::Running(FramePhase::Idle) if self.leaving.is_none() => {
@@ -570,14 +442,14 @@ impl Session {
                 Instant::FAR_FUTURE
             }
             Phase::Running(FramePhase::AwaitInputs { began }) if self.leaving.is_none() => {
-                self.predict_at(began).max(self.last_call)
+                self.predict_at(began).max(self.clock.last_call())
             }
             Phase::Running(FramePhase::AwaitSample) if self.leaving.is_none() => Instant::FAR_FUTURE,
-            Phase::Running(_) if self.leaving.is_none() => self.last_call,
-            Phase::Running(_) => self.next_update,
+            Phase::Running(_) if self.leaving.is_none() => self.clock.last_call(),
+            Phase::Running(_) => self.clock.next_update(),
         };
         let side_work_time = if self.side_work { self.next_side_work_time() } else { Instant::FAR_FUTURE };
-        Some(send.min(frame).min(side_work_time) - self.clock_set_back)
+        Some(self.clock.host_time(send.min(frame).min(side_work_time)))
     }
 
     /// Returns whether the session has ended, for one of the reasons in [`SessionEnd`].
@@ -587,7 +459,7 @@ impl Session {
 
     /// Returns the current phase, with details for display.
     pub fn state(&self) -> State {
-        match (self.phase, self.freeze) {
+        match (self.phase, self.stall.freeze()) {
             (Phase::Over(end), _) => State::Ended(end),
             (Phase::Running(_), Some(freeze)) => State::Frozen(freeze),
             (Phase::Running(_), None) => State::Running,
@@ -618,13 +490,13 @@ impl Session {
 
     /// Returns the counters since the start of the session, and the current frame, period and delay settings.
     pub fn stats(&self) -> Stats {
-        let period = self.pacer.as_ref().map_or(self.config.settings.rate.period(), Pacer::period);
+        let period = self.schedule.period().unwrap_or(self.config.settings.rate.period());
         Stats { frame: self.frame, confirmed: self.confirmed_end(), period, ..self.stats }
     }
 
     /// Returns the statistics of the link to a peer, or `None` if `site` is not a peer.
     pub fn peer_stats(&self, now: Instant, site: SiteId) -> Option<PeerStats> {
-        let now = now + self.clock_set_back;
+        let now = self.clock.session_time(now);
         let peer = self.peers.iter().find(|peer| peer.site == site)?;
         let (requests, answers) = peer.sender.request_and_resend_counts();
         Some(PeerStats {
@@ -638,7 +510,7 @@ impl Session {
     /// Returns the time on the clock that all sites share, which is the clock of the lowest site; `None` until this
     /// site has estimated that clock.
     pub fn group_time(&self, now: Instant) -> Option<GroupInstant> {
-        let now = now + self.clock_set_back;
+        let now = self.clock.session_time(now);
         match self.time_keeper() {
             None => Some(GroupInstant::from_nanos(now.as_nanos())),
             Some(keeper) => keeper.clock.to_group(now),
@@ -655,5 +527,31 @@ impl Session {
     /// Returns the peer whose clock is group time; `None` if that is this site's own clock.
     fn time_keeper(&self) -> Option<&Peer> {
         self.peers.iter().min_by_key(|peer| peer.site).filter(|peer| peer.site < self.config.site)
+    }
+
+    /// Writes the next datagram to be sent now into `buf`, which must hold at least [`MAX_DATAGRAM`] bytes. Call it
+    /// until it returns `None`.
+    #[inline]
+    pub fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
+        if self.sending.is_idle(self.clock.session_time(now)) {
+            return if self.side_work { self.transmit_side_work(now, buf) } else { None };
+        }
+        let transmit = self.transmit(now, buf);
+        if transmit.is_none() && self.side_work { self.transmit_side_work(now, buf) } else { transmit }
+    }
+
+    fn transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
+        let now = self.clock.call_time(now);
+        assert!(buf.len() >= MAX_DATAGRAM, "the buffer must hold at least {MAX_DATAGRAM} bytes");
+        let index = self.sending.next_due_peer(now, &send_facts!(self))?;
+        let is_hello = !self.schedule.is_started() || self.sending.is_hello_due(index);
+        let len = match is_hello {
+            true => self.encode_hello(now, index, buf),
+            false => self.encode_tick(now, index, buf).expect("a tick always fits into a packet"),
+        };
+        self.sending.on_sent(now, (index, is_hello), self.schedule.begun_at(), &send_facts!(self));
+        let peer = &mut self.peers[index];
+        peer.on_sent(now, len);
+        Some(Transmit { to: peer.addr, len })
     }
 }

@@ -1,9 +1,10 @@
 //! Encoding and handling of ticks: one packet per frame and peer while the game runs.
 
+use super::Session;
 use super::digest_history::FrameDigest;
 use super::event::Event;
 use super::peer::{Peer, Seat, expand_truncated};
-use super::{FramePhase, Phase, Session};
+use super::phase::{FramePhase, Phase};
 use crate::codec::{BufferFull, ByteWriter, MAX_DATAGRAM};
 use crate::frame::Frame;
 use crate::id::{Addr, MAX_SITES, SiteSet};
@@ -21,7 +22,7 @@ const MAX_FRAME_DISTANCE: i64 = 256;
 
 impl Session {
     pub(super) fn encode_tick(&mut self, now: Instant, index: usize, buf: &mut [u8]) -> Result<usize, BufferFull> {
-        let extras = self.extras_pending && self.has_extras(now, index);
+        let extras = self.sending.are_extras_pending() && self.has_extras(now, index);
         let peer = &self.peers[index];
         let plan = peer.sender.plan(self.config.recovery, &self.own_inputs, extras);
         let end_minus_ack = (plan.end - peer.acknowledgement()) as i32;
@@ -75,7 +76,7 @@ impl Session {
             // download.
             _ => join_frame.unwrap_or(self.frame),
         };
-        let plan = self.pacer.as_ref().and_then(|pacer| pacer.planned_start());
+        let plan = self.schedule.planned_start();
         let plan = plan.filter(|_| self.leaving.is_none() && join_frame.is_none());
         let echo = self.peers[index].take_echo(now);
         ClockProbe {
@@ -138,11 +139,10 @@ impl Session {
         }
         // A restarted site may have a seat that this site does not know of yet.
         if is_void || peer.is_dropped && !peer.was_restarted() {
-            peer.lobby.is_hello_due = true;
-            self.hello_pending = true;
+            self.sending.require_hello(index);
             self.invalidate_send_time();
         } else if !peer.is_dropped || peer.needs_last_decision() {
-            self.due_peers |= 1 << index;
+            self.sending.mark_due(index);
         }
     }
 
@@ -222,7 +222,7 @@ impl Session {
         if let Some(stats) = self.own_tuning_stats().filter(|_| self.tuning_stats_due && peer.is_playing()) {
             put_extra(writer, &Extra::TuningStats(stats))?;
         }
-        if let Some(request) = self.pause.announced.filter(|_| peer.is_playing()) {
+        if let Some(request) = self.schedule.pause().announced().filter(|_| peer.is_playing()) {
             put_extra(writer, &Extra::Pause(request))?;
         }
         self.write_relays(now, index, writer)
@@ -235,23 +235,19 @@ impl Session {
         }
     }
 
-    /// Marks that ticks may have to carry extras, until the next update of the session recomputes that.
-    pub(super) fn mark_extras_pending(&mut self) {
-        self.extras_pending = true;
-    }
-
     /// Recomputes whether ticks have to carry extras. Stops announcing a pause that is over, and stops sending the
     /// tuning statistics.
     pub(super) fn update_extras_pending(&mut self, now: Instant) {
-        self.clear_expired_pause(now);
+        self.schedule.clear_expired_pause(now);
         let has_own = self.leaving.is_some()
             || self.command.is_some()
             || self.membership.own_vote.is_some()
-            || self.pause.announced.is_some();
+            || self.schedule.pause().announced().is_some();
         let has_for_peer = |peer: &Peer| {
             peer.needs_last_decision() || self.needs_relay(now, peer) || peer.relay_requests.iter().any(Option::is_some)
         };
-        self.extras_pending = has_own || self.peers.iter().any(has_for_peer);
+        let are_pending = has_own || self.peers.iter().any(has_for_peer);
+        self.sending.set_extras_pending(are_pending);
         self.tuning_stats_due = false;
     }
 
@@ -311,8 +307,8 @@ impl Session {
             // No site waits for a leaving site.
             return;
         }
-        if let (Some(sent), Some(pacer)) = (peer.clock.to_local(stamp), self.pacer.as_mut()) {
-            pacer.on_delay(now, site, (now - sent).max(TimeDelta::ZERO));
+        if let Some(sent) = peer.clock.to_local(stamp) {
+            self.schedule.on_delay(now, site, (now - sent).max(TimeDelta::ZERO));
         }
         let Ok(frame) = u32::try_from(end - Frame::ZERO - i64::from(probe.end_minus_frame)) else { return };
         let frame = Frame::new(frame);
@@ -323,12 +319,10 @@ impl Session {
         let Some(lateness_ns) = probe.lateness_ns else { return };
         let planned = self.peers[index].clock.to_local(stamp - TimeDelta::from_nanos(lateness_ns));
         let Some(planned) = planned else { return };
-        if let Some(began) = self.frame_began_at(frame).or_else(|| self.frame_planned_at(frame)) {
+        if let Some(began) = self.frame_start(frame) {
             self.peers[index].stats.lead = began - planned;
         }
-        if let Some(pacer) = self.pacer.as_mut().filter(|_| Some(site) == self.pace_setter) {
-            pacer.on_reference(frame, planned);
-        }
+        self.schedule.on_plan(site, frame, planned);
     }
 
     fn on_digest(&mut self, index: usize, digest: TickDigest) {
@@ -369,11 +363,9 @@ impl Session {
             let peer = &mut self.peers[index];
             let known = peer.known_end();
             peer.seat = Seat::Leaving(last);
-            peer.stall_record.on_leave(self.last_call);
+            peer.stall_record.on_leave(self.clock.last_call());
             peer.use_neutral_substitute();
-            if let Some(pacer) = &mut self.pacer {
-                pacer.forget_site(site);
-            }
+            self.schedule.forget_site(site);
             self.check_predictions(index, known);
         }
     }

@@ -7,7 +7,7 @@ use super::digest_history::{DigestHistory, FrameDigest};
 use super::input_digest::InputDigest;
 use super::membership_reports::MembershipReports;
 use super::prediction::PredictedInputs;
-use super::relay::{LINK_CUT_TIMEOUT, RelaySelector};
+use super::relay::RelaySelector;
 use super::slow_peer::StallRecord;
 use super::stats::{LossMeter, PeerStats};
 use crate::clock::{Clock, RoundTrip};
@@ -28,6 +28,11 @@ const PROBE_INTERVAL: TimeDelta = TimeDelta::from_millis(200);
 /// Time without packets, or without acknowledgement of new inputs, after which one side may have lost the other's
 /// address.
 const ADDRESS_LOSS_TIMEOUT: TimeDelta = TimeDelta::from_millis(200);
+
+/// Silence after which the direct link to a peer is taken to be cut, and other peers are asked for its inputs.
+pub(super) const LINK_CUT_TIMEOUT: TimeDelta = TimeDelta::from_millis(150);
+/// Silence after which a player counts as no longer playing with this site.
+pub(super) const TICK_SILENCE_LIMIT: TimeDelta = TimeDelta::from_secs(1);
 
 /// State that a session keeps of one other site.
 #[derive(Debug)]
@@ -154,8 +159,6 @@ pub(super) struct LobbyState {
     pub(super) join_readiness: Option<bool>,
     /// When the peer last asked to join.
     pub(super) join_requested_at: Option<Instant>,
-    /// Whether the next packet to the peer is a hello.
-    pub(super) is_hello_due: bool,
     /// Whether the peer gives inputs for frames that were confirmed without it, because the command that admitted it
     /// was voided.
     pub(super) is_admission_void: bool,
@@ -437,8 +440,7 @@ impl Peer {
         self.probes.newest_stamp = None;
         self.reports = MembershipReports::default();
         self.void_join_frame = None;
-        let LobbyState { is_hello_due, has_played, .. } = self.lobby;
-        self.lobby = LobbyState { is_hello_due, has_played, ..LobbyState::default() };
+        self.lobby = LobbyState { has_played: self.lobby.has_played, ..LobbyState::default() };
     }
 
     /// Returns whether a stamp is newer than all received ones.

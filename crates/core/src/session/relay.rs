@@ -6,15 +6,12 @@
 //! similar to the *pivot* client that Kim and Park suggest as further research.
 
 use super::Session;
-use super::peer::Peer;
+use super::peer::{LINK_CUT_TIMEOUT, Peer};
 use crate::codec::{BufferFull, ByteWriter, MAX_DATAGRAM};
 use crate::frame::Frame;
 use crate::id::{MAX_SITES, SiteId};
 use crate::session::message::{Extra, RelayedInputs, put_extra};
 use crate::time::{Instant, TimeDelta};
-
-/// Silence after which the direct link to a peer is taken to be cut, and other peers are asked for its inputs.
-pub(super) const LINK_CUT_TIMEOUT: TimeDelta = TimeDelta::from_millis(150);
 
 /// Time, besides two round trips, for which all peers are asked, to find the one that delivers new inputs most often. A
 /// chosen relay is replaced if no new inputs arrive for this time plus two round trips.

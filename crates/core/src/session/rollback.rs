@@ -4,8 +4,9 @@
 //! So the rollback runs before that frame, as late as its measured cost allows: all mispredictions found until then
 //! share one rollback.
 
-use super::event::Request;
-use super::{FramePhase, Phase, Session, SimulationTarget};
+use super::Session;
+use super::phase::{FramePhase, Phase, SimulationTarget};
+use super::request::Request;
 use crate::frame::Frame;
 use crate::time::{Instant, TimeDelta};
 

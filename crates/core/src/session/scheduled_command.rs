@@ -17,7 +17,6 @@ use super::{DelaySettings, Session, event::Event};
 use crate::frame::Frame;
 use crate::id::SiteId;
 use crate::input::STREAM_CAPACITY;
-use crate::pace::Pacer;
 use crate::session::message::{CommandKind, ScheduledCommand};
 use crate::time::TimeDelta;
 
@@ -103,7 +102,7 @@ impl Session {
             (command.frame - peer.inputs.end()).abs() <= i64::from(MAX_COMMAND_DISTANCE) && counts(peer)
         });
         let is_trusted = self.peers[index].site == command.issuer
-            || issuer.is_some_and(|peer| self.needs_relay(self.last_call, peer));
+            || issuer.is_some_and(|peer| self.needs_relay(self.clock.last_call(), peer));
         if near && is_trusted && !self.membership.muted.contains(command.issuer) {
             self.accept_command(command);
         }
@@ -194,7 +193,7 @@ impl Session {
         }
         // The coordinator did not know that the joiner has left. The joiner leaves before its first frame.
         peer.leave_after_join = has_left.then_some(frame);
-        peer.last_received_at = self.last_call;
+        peer.last_received_at = self.clock.last_call();
         peer.incarnation = incarnation;
         peer.newest_incarnation = peer.newest_incarnation.max(incarnation);
         peer.make_probe_due();
@@ -204,11 +203,9 @@ impl Session {
         if let Some(search) = &mut self.desync_search {
             search.restart();
         }
-        self.active_peers |= 1 << index;
-        if let Some(pacer) = &mut self.pacer {
-            // As at the start: a late first packet would look like a long delay.
-            pacer.on_delay(self.last_call, site, peer.clock.rtt_min().unwrap_or_default() / 2);
-        }
+        self.sending.set_active(index, true);
+        // As at the start: a late first packet would look like a long delay.
+        self.schedule.on_delay(self.clock.last_call(), site, peer.clock.rtt_min().unwrap_or_default() / 2);
         // Frames that were stepped without the joiner count as predicted.
         let Peer { predictions, absence_input, inputs, .. } = peer;
         predictions.fill(&absence_input[..inputs.block_count()]);
@@ -230,7 +227,7 @@ impl Session {
         peer.is_dropped = true;
         // A joiner that never got the command keeps asking, and another command will admit it.
         (peer.incarnation, peer.lobby.join_readiness) = (peer.previous_incarnation, None);
-        self.active_peers &= !(1 << index);
+        self.sending.set_active(index, false);
         if open < self.machine_frame {
             // Frames with predicted inputs may contain its inputs.
             self.first_misprediction = Some(self.first_misprediction.map_or(open, |first| first.min(open)));
@@ -326,7 +323,7 @@ impl Session {
     /// the frames that the end of the last membership epoch has confirmed.
     fn has_published(&self, last: Frame) -> bool {
         let is_fed = self.feed.is_none() || self.feed_end >= last;
-        is_fed && self.is_epoch_older_than(self.last_call, PUBLISH_TIME)
+        is_fed && self.is_epoch_older_than(self.clock.last_call(), PUBLISH_TIME)
     }
 
     /// As the coordinator, admits a joiner that is ready to play.
@@ -340,7 +337,7 @@ impl Session {
             let is_complete = peer.absent_from().is_some_and(is_confirmed);
             peer.lobby.join_readiness == Some(true)
                 && !peer.lobby.has_left
-                && peer.lobby.join_requested_at.is_some_and(|at| self.last_call - at < ALIVE_TIMEOUT)
+                && peer.lobby.join_requested_at.is_some_and(|at| self.clock.last_call() - at < ALIVE_TIMEOUT)
                 && peer.lobby.has_agreed
                 && peer.lobby.agrees_with.contains_all(playing)
                 && is_complete
@@ -353,7 +350,7 @@ impl Session {
         let (site, incarnation, free_from) = (peer.site, peer.newest_incarnation, peer.seat_free_from);
         let max_delay =
             self.peers.iter().map(|peer| peer.clock.rtt().unwrap_or_default() + peer.clock.jitter() * 4).max();
-        let period = self.pacer.as_ref().map_or(self.config.settings.rate.period(), Pacer::period);
+        let period = self.schedule.period().unwrap_or(self.config.settings.rate.period());
         // Time for the command to reach all sites, and for the joiner's first inputs to arrive in time. Where the links
         // slow down the game, it passes in fewer frames.
         let travel_time = (max_delay.unwrap_or_default() * 2).min(MAX_JOIN_DELAY);

@@ -8,8 +8,10 @@
 //! prediction window. So the coordinator keeps waiting for a slow site while it does not receive from all remaining
 //! sites, and for 5 s after an eviction that failed.
 
+use super::Session;
 use super::peer::Peer;
-use super::{Session, UPDATE_INTERVAL};
+use super::session_clock::UPDATE_INTERVAL;
+use super::stall::EndedStall;
 use crate::id::{SiteId, SiteSet};
 use crate::time::{Instant, TimeDelta};
 
@@ -100,23 +102,20 @@ impl Session {
     /// Records that the current frame cannot be stepped, and which peers cause that.
     #[inline]
     pub(super) fn record_stall(&mut self, now: Instant) {
-        if !core::mem::replace(&mut self.is_stalled, true) {
-            self.stalled_since = now;
-        }
+        self.stall.begin(now);
         if self.config.stall_limit.is_some() {
-            self.stalled_by = self.stalling_peers().map(|peer| peer.site).collect();
+            let causes = self.stalling_peers().map(|peer| peer.site).collect();
+            self.stall.blame(causes);
         }
     }
 
-    /// Charges the stall that ends now to the peers that caused it. Only the coordinator does this: elsewhere the stall
-    /// times would not decay, and the next coordinator would evict sites for stalls long past.
+    /// Charges a stall to the peers that caused it. Only the coordinator does this: elsewhere the stall times would not
+    /// decay, and the next coordinator would evict sites for stalls long past.
     #[inline]
-    pub(super) fn charge_stall(&mut self, now: Instant) {
-        let awaited = core::mem::take(&mut self.stalled_by);
-        if !awaited.is_empty() && self.own_stall_limit().is_some() {
-            let waited = now - self.stalled_since;
-            let blamed = self.peers.iter_mut().filter(|peer| awaited.contains(peer.site));
-            blamed.for_each(|peer| peer.stall_record.stall_time += waited);
+    pub(super) fn charge_stall(&mut self, stall: EndedStall) {
+        if !stall.caused_by.is_empty() && self.own_stall_limit().is_some() {
+            let blamed = self.peers.iter_mut().filter(|peer| stall.caused_by.contains(peer.site));
+            blamed.for_each(|peer| peer.stall_record.stall_time += stall.waited);
         }
     }
 
@@ -128,8 +127,7 @@ impl Session {
         let Some(limit) = self.own_stall_limit() else {
             return self.peers.iter_mut().for_each(|peer| peer.stall_record.reset());
         };
-        let waiting = if self.is_stalled { now - self.stalled_since } else { TimeDelta::ZERO };
-        let limiting = self.pacer.as_ref().and_then(|pacer| pacer.limiting_site(self.config.settings.rate.period()));
+        let limiting = self.schedule.limiting_site(self.config.settings.rate.period());
         // A site that searches for a desync replays many past frames and is late for a good reason.
         let is_eligible = |peer: &&mut Peer| {
             peer.is_awaited() && peer.stats.mismatches == 0 && !peer.stall_record.is_leave_excused(now)
@@ -139,8 +137,7 @@ impl Session {
             let share = limiting.filter(|(site, _)| *site == peer.site).map_or(0.0, |(_, share)| share);
             let change = UPDATE_INTERVAL.scale(share) - UPDATE_INTERVAL / STALL_DECAY_DIVISOR;
             peer.stall_record.stall_time = (peer.stall_record.stall_time + change).max(TimeDelta::ZERO);
-            let waiting = if self.stalled_by.contains(peer.site) { waiting } else { TimeDelta::ZERO };
-            if peer.stall_record.stall_time + waiting > limit {
+            if peer.stall_record.stall_time + self.stall.wait_for(now, peer.site) > limit {
                 slow.insert(peer.site);
             }
         }
@@ -181,7 +178,7 @@ impl Session {
         };
         let period = self.config.settings.rate.period();
         let delay = peer.clock.rtt().unwrap_or_default() / 2 + peer.clock.jitter() * 2;
-        self.last_call >= until
+        self.clock.last_call() >= until
             && delay <= period * i64::from(self.delay_settings.input_delay + self.delay_settings.prediction_window)
     }
 }

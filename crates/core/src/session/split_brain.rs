@@ -17,10 +17,11 @@
 //!
 //! The site that gives its game up ends with [`SessionEnd::Dropped`], and its host program lets it join the other game.
 
+use super::Session;
 use super::event::{Event, SessionEnd};
-use super::membership::is_quorum_of;
 use super::peer::{Peer, Seat};
-use super::{Phase, Session};
+use super::phase::Phase;
+use super::quorum::is_quorum_of;
 use crate::frame::Frame;
 use crate::id::{SiteId, SiteSet};
 use crate::session::message::{Hello, MembershipDecision, Refusal};
@@ -69,7 +70,7 @@ impl Session {
     /// inputs of at least one other site are still to come, and each such site was dropped or has been silent for
     /// longer than [`Config::drop_timeout`](super::Config::drop_timeout) (3 s if that is not set).
     pub fn can_continue_alone(&self, now: Instant) -> bool {
-        self.may_continue_alone(now + self.clock_set_back)
+        self.may_continue_alone(self.clock.session_time(now))
     }
 
     /// Drops all silent players although no quorum decides that. They may go on, too, and play another game, so a
@@ -127,7 +128,7 @@ impl Session {
                 && silent.contains(peer.site)
             {
                 peer.seat = Seat::Free(last);
-                self.active_peers &= !(1 << index);
+                self.sending.set_active(index, false);
             }
         }
     }
@@ -249,7 +250,7 @@ impl Session {
             self.events.push(Event::SplitBrainResolved { site, is_own_game_kept: false });
         }
         self.split_brain.yield_at = Some(at);
-        if at <= self.last_call {
+        if at <= self.clock.last_call() {
             self.end_session(SessionEnd::Dropped);
         }
     }
@@ -260,7 +261,7 @@ impl Session {
         let sends_no_input = |peer: &Peer| now - peer.last_input_at >= INPUT_SILENCE_LIMIT;
         let is_other_player =
             |peer: &&Peer| peer.site != self.peers[index].site && (peer.is_playing() || peer.join_frame.is_some());
-        let is_playing = self.is_running() || self.phase == Phase::Joining && self.pacer.is_some();
+        let is_playing = self.is_running() || self.phase == Phase::Joining && self.schedule.is_started();
         is_playing
             && self.leaving.is_none()
             && self.peers[index].is_playing()
@@ -274,8 +275,7 @@ impl Session {
 
     /// Makes the next packet to a peer a hello.
     fn schedule_hello(&mut self, index: usize) {
-        self.peers[index].lobby.is_hello_due = true;
-        self.hello_pending = true;
+        self.sending.require_hello(index);
         self.invalidate_send_time();
     }
 }

@@ -17,9 +17,11 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::event::{Event, Request};
-use super::frame_loop::fold_hash;
-use super::{FramePhase, Phase, Session, Transmit};
+use super::digest_history::fold_hash;
+use super::event::Event;
+use super::phase::{FramePhase, Phase};
+use super::request::Request;
+use super::{Session, Transmit};
 use crate::frame::Frame;
 use crate::id::{Addr, SiteId, SiteSet};
 use crate::input::InputWord;
@@ -229,7 +231,7 @@ impl Session {
         let Some(search) = &mut self.desync_search else { return };
         if let Some(span) = search.span(agreed, frame) {
             search.bisector.on_mismatch(span, ours);
-            search.start(self.last_call);
+            search.start(self.clock.last_call());
             self.side_work = true;
         }
     }

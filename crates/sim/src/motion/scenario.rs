@@ -201,7 +201,7 @@ impl MotionScenario {
 
     /// Returns the id of the object that a client owns at first.
     pub(super) fn avatar_of(seat: usize) -> ObjectId {
-        ObjectId(seat as u32 + 1)
+        ObjectId(seat as u64 + 1)
     }
 
     /// Returns all objects with their initial owners, whether removed or not.
@@ -209,7 +209,7 @@ impl MotionScenario {
         let clients = self.plan.clients.len();
         let own = (0..clients).map(|seat| (Self::avatar_of(seat), MotionEndpoint::Seat(seat)));
         own.chain(
-            (0..self.server_object_count).map(move |number| (ObjectId(1_000 + number as u32), MotionEndpoint::Server)),
+            (0..self.server_object_count).map(move |number| (ObjectId(1_000 + number as u64), MotionEndpoint::Server)),
         )
     }
 
@@ -300,7 +300,7 @@ impl MotionScenario {
             local,
             object,
             owner_client(owner),
-            MilliVec2::from_units(-50, object.0.into()),
+            MilliVec2::from_units(-50, object.0 as i64),
             MilliVec2 { x: 700, y: 100 },
         );
         checker.on_respawned(network, object);
@@ -319,7 +319,7 @@ impl MotionScenario {
                 let server = network.start_server();
                 for object in objects {
                     let (position, vector) =
-                        (MilliVec2::from_units(object.0.into(), later), MilliVec2 { x: 500, y: -250 });
+                        (MilliVec2::from_units(object.0 as i64, later), MilliVec2 { x: 500, y: -250 });
                     server.spawn(local, object, owner_client(checker.owner(object)), position, vector);
                 }
             }

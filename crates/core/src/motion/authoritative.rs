@@ -21,9 +21,12 @@ pub(super) struct AuthoritativeObject<S, V> {
     /// first command.
     pub(super) command_sent_at: Instant,
     is_timer_pending: bool,
+    /// Time by which the owner has moved ahead in the segments that it has reported, less what it has fallen behind
+    /// since; never negative.
+    owner_lead: TimeDelta,
 }
 
-impl<S: Clone, V: Clone> AuthoritativeObject<S, V> {
+impl<S: Clone + PartialEq, V: Clone> AuthoritativeObject<S, V> {
     pub(super) fn new(now: Instant, owner: Option<ClientId>, epoch: u32, state: S, vector: V) -> Self {
         let simulator = Simulator::new(now, CommandNumber::first_in_epoch(epoch), state, vector);
         Self {
@@ -33,6 +36,7 @@ impl<S: Clone, V: Clone> AuthoritativeObject<S, V> {
             initial_timer: TimeDelta::ZERO,
             command_sent_at: now,
             is_timer_pending: false,
+            owner_lead: TimeDelta::ZERO,
         }
     }
 
@@ -102,7 +106,7 @@ impl<S: Clone, V: Clone> AuthoritativeObject<S, V> {
         config: &MotionConfig,
     ) {
         self.advance(now, predictor, config);
-        self.owner = owner;
+        (self.owner, self.owner_lead) = (owner, TimeDelta::ZERO);
         let vector = self.simulator.commands.newest().vector.clone();
         self.simulator.start_segment(predictor, self.newest_number().after_ownership_transfer(), vector);
         self.on_segment_started(now);
@@ -122,6 +126,16 @@ impl<S: Clone, V: Clone> AuthoritativeObject<S, V> {
         (predictor, config): (&P, &MotionConfig),
     ) -> CommandReceipt {
         self.advance(now, predictor, config);
+        let start = match config.owner_tolerance {
+            Some(_) if command.0 <= self.newest_number() => return CommandReceipt::Duplicate,
+            Some(tolerance) if !self.take_plausible((command.0, command.1), start.as_ref(), tolerance, predictor) => {
+                self.simulator.start_segment(predictor, self.newest_number().after_server_decision(), command.2);
+                self.on_segment_started(now);
+                return CommandReceipt::New;
+            }
+            Some(_) => None,
+            None => start,
+        };
         let receipt = self.simulator.receive_command(predictor, command, start);
         if receipt == CommandReceipt::New {
             (self.segment_started_at, self.initial_timer, self.is_timer_pending) = (now, TimeDelta::ZERO, true);
@@ -129,9 +143,31 @@ impl<S: Clone, V: Clone> AuthoritativeObject<S, V> {
         receipt
     }
 
+    /// Returns whether the owner may end the newest segment after the duration that it reports. If so, adds to its
+    /// lead.
+    fn take_plausible<P: MotionPredictor<State = S, Vector = V>>(
+        &mut self,
+        (number, previous_segment): (CommandNumber, TimeDelta),
+        start: Option<&S>,
+        tolerance: TimeDelta,
+        predictor: &P,
+    ) -> bool {
+        let ahead = previous_segment - self.simulator.timer.value();
+        let lead = (self.owner_lead + ahead).max(TimeDelta::ZERO);
+        let is_plausible = number == self.newest_number().next()
+            && ahead >= -tolerance
+            && lead <= tolerance
+            && start.is_none_or(|start| *start == self.simulator.commands.state_at(predictor, previous_segment));
+        if is_plausible {
+            self.owner_lead = lead;
+        }
+        is_plausible
+    }
+
     /// Starts the timer on the newest command's segment. `timer` is the owner's timer and `age` the age of the command,
     /// both at the send time `sent` on the owner's clock. If the owner's timer is above
-    /// [`MotionConfig::snap_threshold`], the server starts where the owner is. Otherwise it starts at the beginning of
+    /// [`MotionConfig::snap_threshold`], the server starts where the owner is or, with an
+    /// [`owner_tolerance`](MotionConfig::owner_tolerance), overrules the owner. Otherwise it starts at the beginning of
     /// the segment and then catches up [`MotionConfig::server_share`] of the command's age at its arrival, of at most
     /// the snap threshold. Only the first call after a new command has an effect.
     pub(super) fn start_segment_timer(
@@ -146,6 +182,11 @@ impl<S: Clone, V: Clone> AuthoritativeObject<S, V> {
             return;
         }
         self.command_sent_at = sent;
+        if timer > config.snap_threshold && config.owner_tolerance.is_some() {
+            let newest = self.simulator.commands.newest().clone();
+            self.simulator.replace(newest.number.after_server_decision(), newest.start, newest.vector);
+            return;
+        }
         let transit_time = now - owner.to_local(now, sent);
         self.simulator.timer = if timer > config.snap_threshold {
             MotionTimer::new(timer + transit_time, TimeDelta::ZERO)

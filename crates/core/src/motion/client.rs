@@ -6,8 +6,10 @@ use super::client_object::{ClientObject, ObjectChange, ReceiveContext};
 use super::confirmed::TimerProgress;
 use super::encode::put_motion;
 use super::peer::{IncarnationOrder, MotionPeer};
+use super::simulator::Simulator;
 use super::{
-    CommandNumber, Consistency, MAX_OBJECTS, MotionConfig, MotionConfigError, MotionPredictor, ObjectId, ObjectMoment,
+    CommandNumber, Consistency, MAX_OBJECTS, MotionConfig, MotionConfigError, MotionPredictor, MotionTimer, ObjectId,
+    ObjectMoment,
 };
 use crate::codec::{BufferFull, DecodeError, MAX_DATAGRAM};
 use crate::motion::message::{MotionDatagramWriter, MotionItem, MotionItems};
@@ -27,6 +29,8 @@ pub struct MotionClient<P: MotionPredictor> {
     /// Objects for which the server must be asked to stop its updates.
     unsubscribed: BTreeSet<ObjectId>,
     is_leaving: bool,
+    /// Whether this client follows every object that the server shows to it.
+    follows_shown_objects: bool,
     events: VecDeque<MotionClientEvent>,
     malformed: u64,
 }
@@ -64,6 +68,7 @@ impl<P: MotionPredictor> MotionClient<P> {
             objects: BTreeMap::new(),
             unsubscribed: BTreeSet::new(),
             is_leaving: false,
+            follows_shown_objects: false,
             events: VecDeque::new(),
             malformed: 0,
         })
@@ -85,6 +90,23 @@ impl<P: MotionPredictor> MotionClient<P> {
     /// objects.
     pub fn subscribe(&mut self, object: ObjectId) {
         self.ensure_object(object).into_iter().for_each(ClientObject::release_control);
+    }
+
+    /// Makes this client follow every object that the server shows to it, without a subscription.
+    pub fn follow_shown_objects(&mut self) {
+        self.follows_shown_objects = true;
+    }
+
+    /// Makes this client follow another server, as the run `incarnation`, which must be greater than all earlier ones.
+    /// Forgets the objects of others. The own objects move on from their local states until the other server, which
+    /// must know them by the same ids, has sent theirs.
+    pub fn change_server(&mut self, now: Instant, incarnation: u32) {
+        self.now = self.now.max(now);
+        self.config.incarnation = incarnation;
+        self.server = MotionPeer::new(self.now);
+        self.unsubscribed.clear();
+        self.objects.retain(|_, remote| remote.controller.is_some());
+        self.objects.values_mut().for_each(ClientObject::on_server_restart);
     }
 
     fn ensure_object(&mut self, object: ObjectId) -> Option<&mut RemoteObjectOf<P>> {
@@ -237,6 +259,9 @@ impl<P: MotionPredictor> MotionClient<P> {
         command: (CommandNumber, TimeDelta, P::Vector),
         start: Option<P::State>,
     ) {
+        if self.follows_shown_objects && start.is_some() {
+            self.ensure_object(object);
+        }
         let Some((remote, context)) = self.receive_context(sent, object) else {
             if self.unsubscribed.len() < MAX_OBJECTS {
                 self.unsubscribed.insert(object);
@@ -312,11 +337,10 @@ impl<P: MotionPredictor> MotionClient<P> {
     fn put_commands(&mut self, datagram: &mut MotionDatagramWriter<'_>) -> Result<(), BufferFull> {
         let (now, retransmit_timeout) = (self.now, self.server.retransmit_timeout());
         for (object, remote) in &mut self.objects {
-            if remote.is_unverified() {
+            if !remote.is_command_due(now, retransmit_timeout) {
                 continue;
             }
-            let (Some(controller), Some(simulator)) = (&mut remote.controller, &mut remote.simulator) else { continue };
-            if controller.is_due(now, simulator.commands.newest().number, retransmit_timeout) {
+            if let (Some(controller), Some(simulator)) = (&mut remote.controller, &mut remote.simulator) {
                 let (timer, segment_age) = (simulator.timer.value(), controller.command_age(now));
                 let progress =
                     TimerProgress { timer, catch_up: TimeDelta::ZERO, segment_age, initial_timer: TimeDelta::ZERO };
@@ -348,6 +372,30 @@ impl<P: MotionPredictor> MotionClient<P> {
     pub fn moment_at(&self, now: Instant, object: ObjectId) -> Option<ObjectMoment<P::State>> {
         let simulator = self.objects.get(&object)?.simulator.as_ref()?;
         Some(simulator.at(&self.predictor, now.max(self.now), &self.config))
+    }
+
+    /// Returns the displayed state of an object at the time that this client was last advanced to. `None` until the
+    /// server has sent its state.
+    pub fn displayed(&self, object: ObjectId) -> Option<&P::State> {
+        self.objects.get(&object)?.simulator.as_ref().map(Simulator::displayed)
+    }
+
+    /// Returns the motion timer of an object at the time that this client was last advanced to. `None` until the server
+    /// has sent the object's state.
+    pub fn timer(&self, object: ObjectId) -> Option<MotionTimer> {
+        self.objects.get(&object)?.simulator.as_ref().map(|simulator| simulator.timer)
+    }
+
+    /// Returns the time of the last update of an object that could be applied. `None` for an object that this client
+    /// neither controls nor follows.
+    pub fn last_update_at(&self, object: ObjectId) -> Option<Instant> {
+        self.objects.get(&object).map(ClientObject::last_update_at)
+    }
+
+    /// Returns whether a command of an own object is due to be sent, for the first time or again.
+    pub fn is_command_due(&self, now: Instant) -> bool {
+        let retransmit_timeout = self.server.retransmit_timeout();
+        self.objects.values().any(|remote| remote.is_command_due(now, retransmit_timeout))
     }
 
     /// Returns the motion vector of the object's newest known command. `None` until the server has sent its state.

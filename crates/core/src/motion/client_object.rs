@@ -1,7 +1,7 @@
 //! An object at a client: a simulator that follows the server's, and a controller if the object is the client's own.
 
 use super::command_history::CommandReceipt;
-use super::confirmed::{ConfirmedMotion, ConfirmedProgress, TimerProgress};
+use super::confirmed::{ConfirmedMotion, ConfirmedProgress, StateCursor, TimerProgress};
 use super::local_controller::LocalController;
 use super::peer::MotionPeer;
 use super::simulator::Simulator;
@@ -107,8 +107,16 @@ impl<S: Clone, V: Clone> ClientObject<S, V> {
         }
     }
 
-    pub(super) fn is_unverified(&self) -> bool {
-        self.is_unverified
+    pub(super) fn last_update_at(&self) -> Instant {
+        self.last_update_at
+    }
+
+    /// Returns whether a command of this client is due to be sent. While the local state is unverified, none is.
+    pub(super) fn is_command_due(&self, now: Instant, retransmit_timeout: TimeDelta) -> bool {
+        let (Some(controller), Some(simulator), false) = (&self.controller, &self.simulator, self.is_unverified) else {
+            return false;
+        };
+        controller.is_due(now, simulator.commands.newest().number, retransmit_timeout)
     }
 
     /// Returns whether to send a subscription request now. Requests repeat after `retransmit_timeout` while the state
@@ -236,7 +244,8 @@ impl<S: Clone, V: Clone> ClientObject<S, V> {
         let at = context.server.to_local(context.now, context.sent);
         // Own newer commands may be in flight; the server's progress until then still counts for the discrepancy.
         if let Some(command) = simulator.commands.find(number) {
-            self.confirmed.on_progress(command, ConfirmedProgress { reported_at: at, progress });
+            let confirmed = ConfirmedProgress { reported_at: at, progress };
+            self.confirmed.on_progress(context.predictor, command, confirmed);
             self.last_update_at = context.now;
         }
         if simulator.commands.newest().number != number {
@@ -297,8 +306,10 @@ impl<S: Clone, V: Clone> ClientObject<S, V> {
         predictor: &P,
         config: &MotionConfig,
     ) -> Consistency {
+        let mut cursor = StateCursor::default();
         let distance = |at: Instant, displayed: &S| {
-            self.confirmed.state_at(predictor, at, config.timer_rate).map(|state| predictor.distance(displayed, &state))
+            let state = self.confirmed.state_at(predictor, at, config.timer_rate, &mut cursor);
+            state.map(|state| predictor.distance(displayed, &state))
         };
         let (discrepancy, duration) = self.discrepancy.measure(distance);
         Consistency { discrepancy, tolerance: config.tolerance, duration }

@@ -25,6 +25,33 @@ pub(super) struct MotionCommand<S, V> {
 pub(super) struct CommandHistory<S, V> {
     previous: VecDeque<MotionCommand<S, V>>,
     newest: MotionCommand<S, V>,
+    checkpoints: Checkpoints<S>,
+}
+
+/// Minimum difference between the timer values of the two older checkpoints.
+const CHECKPOINT_INTERVAL: TimeDelta = TimeDelta::from_secs(1);
+
+/// States that a simulator has reached on the newest segment, each with its timer value, newest first: the last one,
+/// and two older ones, so that a step back of up to [`CHECKPOINT_INTERVAL`] does not begin at the start of the segment.
+#[derive(Clone, Debug)]
+struct Checkpoints<S>([Option<(TimeDelta, S)>; 3]);
+
+impl<S: Clone> Checkpoints<S> {
+    const NONE: Self = Self([None, None, None]);
+
+    fn record(&mut self, timer: TimeDelta, state: &S) {
+        let [last, older, oldest] = &mut self.0;
+        if older.as_ref().is_none_or(|(at, _)| timer - *at >= CHECKPOINT_INTERVAL) {
+            core::mem::swap(older, oldest);
+            *older = Some((timer, state.clone()));
+        }
+        *last = Some((timer, state.clone()));
+    }
+
+    /// Returns the newest checkpoint that is not after `timer`.
+    fn last_before(&self, timer: TimeDelta) -> Option<&(TimeDelta, S)> {
+        self.0.iter().flatten().find(|(at, _)| *at <= timer)
+    }
 }
 
 /// Outcome of a received command.
@@ -43,7 +70,27 @@ impl<S: Clone, V: Clone> CommandHistory<S, V> {
         Self {
             previous: VecDeque::new(),
             newest: MotionCommand { number, previous_segment: TimeDelta::ZERO, start, vector },
+            checkpoints: Checkpoints::NONE,
         }
+    }
+
+    /// Returns the state on the newest segment at a timer value.
+    pub(super) fn state_at<P: MotionPredictor<State = S, Vector = V>>(&self, predictor: &P, timer: TimeDelta) -> S {
+        let (from, state) = self
+            .checkpoints
+            .last_before(timer)
+            .map_or((TimeDelta::ZERO, &self.newest.start), |(at, state)| (*at, state));
+        predictor.advance(state, &self.newest.vector, timer - from)
+    }
+
+    /// Returns the state on the newest segment at the timer value that a simulator has reached, and keeps it as a
+    /// checkpoint if the predictor is additive.
+    pub(super) fn reach<P: MotionPredictor<State = S, Vector = V>>(&mut self, predictor: &P, timer: TimeDelta) -> S {
+        let state = self.state_at(predictor, timer);
+        if P::IS_ADDITIVE {
+            self.checkpoints.record(timer, &state);
+        }
+        state
     }
 
     pub(super) fn newest(&self) -> &MotionCommand<S, V> {
@@ -53,6 +100,7 @@ impl<S: Clone, V: Clone> CommandHistory<S, V> {
     /// Replaces the vector of the newest command, after another command was combined with it.
     pub(super) fn set_vector(&mut self, vector: V) {
         self.newest.vector = vector;
+        self.checkpoints = Checkpoints::NONE;
     }
 
     /// Renumbers the newest command and drops those before it, whose numbers are no longer valid.
@@ -69,12 +117,13 @@ impl<S: Clone, V: Clone> CommandHistory<S, V> {
         previous_segment: TimeDelta,
         vector: V,
     ) {
-        let start = predictor.advance(&self.newest.start, &self.newest.vector, previous_segment);
+        let start = self.state_at(predictor, previous_segment);
         self.push(MotionCommand { number, previous_segment, start, vector });
     }
 
     fn push(&mut self, command: MotionCommand<S, V>) {
         let before = core::mem::replace(&mut self.newest, command);
+        self.checkpoints = Checkpoints::NONE;
         if self.previous.len() >= MAX_COMMANDS - 1 {
             self.previous.pop_front();
         }
@@ -185,5 +234,65 @@ mod tests {
         assert_eq!(history.commands_since(None).count(), 1);
         history.renumber(number(1));
         assert_eq!((history.commands_since(Some(number(0))).count(), history.newest().number), (1, number(1)));
+    }
+
+    /// Linear motion in whole milliseconds at a whole number of units per second, which is additive.
+    #[derive(Debug)]
+    struct Additive;
+
+    impl MotionPredictor for Additive {
+        type State = MilliVec2;
+        type Vector = MilliVec2;
+        const IS_ADDITIVE: bool = true;
+
+        fn advance(&self, state: &MilliVec2, vector: &MilliVec2, by: TimeDelta) -> MilliVec2 {
+            assert!(by <= TimeDelta::from_millis(2_500), "advanced from {by:?} ago");
+            LINEAR.advance(state, vector, by)
+        }
+
+        fn combine(&self, _: &MilliVec2, later: &MilliVec2) -> MilliVec2 {
+            *later
+        }
+
+        fn distance(&self, one: &MilliVec2, other: &MilliVec2) -> f64 {
+            LINEAR.distance(one, other)
+        }
+
+        fn move_toward(&self, _: &MilliVec2, to: &MilliVec2, _: f64) -> MilliVec2 {
+            *to
+        }
+
+        fn encode_state(&self, state: &MilliVec2, buf: &mut [u8]) -> Option<usize> {
+            LINEAR.encode_state(state, buf)
+        }
+
+        fn decode_state(&self, bytes: &[u8]) -> Option<MilliVec2> {
+            LINEAR.decode_state(bytes)
+        }
+
+        fn encode_vector(&self, vector: &MilliVec2, buf: &mut [u8]) -> Option<usize> {
+            LINEAR.encode_vector(vector, buf)
+        }
+
+        fn decode_vector(&self, bytes: &[u8]) -> Option<MilliVec2> {
+            LINEAR.decode_vector(bytes)
+        }
+    }
+
+    #[test]
+    fn long_segment_is_not_advanced_from_its_start() {
+        let mut history = CommandHistory::new(number(0), MilliVec2::default(), MilliVec2::from_units(1, 0));
+        for millis in (0..60_000).step_by(20) {
+            let state = history.reach(&Additive, TimeDelta::from_millis(millis));
+            assert_eq!(state, MilliVec2 { x: millis, y: 0 });
+            // A command may end the segment up to a second ago.
+            let ended = (millis - 1_000).max(0);
+            assert_eq!(history.state_at(&Additive, TimeDelta::from_millis(ended)), MilliVec2 { x: ended, y: 0 });
+        }
+        history.append(&Additive, number(1), TimeDelta::from_millis(59_500), MilliVec2::from_units(0, 2));
+        assert_eq!(history.newest().start, MilliVec2 { x: 59_500, y: 0 });
+        assert_eq!(history.reach(&Additive, one_second()), MilliVec2 { x: 59_500, y: 2_000 });
+        history.set_vector(MilliVec2::from_units(0, 3));
+        assert_eq!(history.reach(&Additive, one_second()), MilliVec2 { x: 59_500, y: 3_000 }, "a stale checkpoint");
     }
 }

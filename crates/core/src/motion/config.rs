@@ -32,6 +32,10 @@ pub struct MotionConfig {
     /// Time by which a simulator may be behind, and maximum duration of a displayed correction. A correction beyond
     /// this limit is made at once, because a gradual one would take too long.
     pub snap_threshold: TimeDelta,
+    /// Time by which the server's timer on a segment may differ from the duration that the owner reports when it ends
+    /// the segment. In sum, the owner cannot move further ahead than that; if it tries to, or reports another path, the
+    /// server overrules it. With `None`, the server believes its clients.
+    pub owner_tolerance: Option<TimeDelta>,
     /// Window over which discrepancies are measured.
     pub averaging_window: TimeDelta,
     /// Tolerated discrepancy over the averaging window, in units times seconds: ξ.
@@ -91,6 +95,7 @@ impl MotionConfig {
             server_share: 0.0,
             correction_speed: Some(10.0),
             snap_threshold: TimeDelta::from_secs(1),
+            owner_tolerance: None,
             averaging_window: TimeDelta::from_secs(2),
             tolerance: 0.5,
         }

@@ -51,9 +51,33 @@ impl ConfirmedProgress {
 #[derive(Clone, Debug)]
 struct Segment<S, V> {
     number: CommandNumber,
-    start: S,
+    /// State at the start of the segment or, if the predictor is additive, at a later timer value.
+    start: (TimeDelta, S),
     vector: V,
     confirmed: ConfirmedProgress,
+}
+
+/// Progress on a segment after which its start moves forward, so that a long segment costs no more than a short one.
+const MAX_REPLAY: TimeDelta = TimeDelta::from_secs(8);
+
+impl<S: Clone, V> Segment<S, V> {
+    /// Moves the start forward to [`MAX_REPLAY`]/2 before the reported timer.
+    fn shorten<P: MotionPredictor<State = S, Vector = V>>(&mut self, predictor: &P) {
+        let (from, timer) = (self.start.0, self.confirmed.progress.timer);
+        if P::IS_ADDITIVE && timer - from > MAX_REPLAY {
+            let to = timer - MAX_REPLAY / 2;
+            self.start = (to, predictor.advance(&self.start.1, &self.vector, to - from));
+        }
+    }
+}
+
+/// State of the server's simulator that was computed last, from which later ones follow.
+pub(super) struct StateCursor<S>(Option<(CommandNumber, TimeDelta, S)>);
+
+impl<S> Default for StateCursor<S> {
+    fn default() -> Self {
+        Self(None)
+    }
 }
 
 /// Newest segments of the server's simulator of one object, each with the progress that the server reported last.
@@ -71,11 +95,17 @@ impl<S, V> Default for ConfirmedMotion<S, V> {
 impl<S: Clone, V: Clone> ConfirmedMotion<S, V> {
     /// Stores the server's progress on the segment of a command. Ignores it if a newer segment or a later report on
     /// this one is known.
-    pub(super) fn on_progress(&mut self, command: &MotionCommand<S, V>, confirmed: ConfirmedProgress) {
+    pub(super) fn on_progress<P: MotionPredictor<State = S, Vector = V>>(
+        &mut self,
+        predictor: &P,
+        command: &MotionCommand<S, V>,
+        confirmed: ConfirmedProgress,
+    ) {
         if let Some(segment) = self.segments.back_mut().filter(|segment| segment.number == command.number) {
             // A report that a later one overtook adds nothing.
             if confirmed.reported_at > segment.confirmed.reported_at {
                 segment.confirmed = confirmed;
+                segment.shorten(predictor);
             }
             return;
         }
@@ -85,8 +115,11 @@ impl<S: Clone, V: Clone> ConfirmedMotion<S, V> {
         if self.segments.len() >= MAX_SEGMENTS {
             self.segments.pop_front();
         }
-        let (number, start, vector) = (command.number, command.start.clone(), command.vector.clone());
-        self.segments.push_back(Segment { number, start, vector, confirmed });
+        let (number, start, vector) =
+            (command.number, (TimeDelta::ZERO, command.start.clone()), command.vector.clone());
+        let mut segment = Segment { number, start, vector, confirmed };
+        segment.shorten(predictor);
+        self.segments.push_back(segment);
     }
 
     /// Returns the last reported progress on the segment of a command. `None` if that segment is not the newest
@@ -96,15 +129,24 @@ impl<S: Clone, V: Clone> ConfirmedMotion<S, V> {
     }
 
     /// Returns the state of the server's simulator at `now`, by the reports received so far. `None` before the oldest
-    /// kept segment.
+    /// kept segment. If the predictor is additive, continues from the state in `cursor` where that is possible.
     pub(super) fn state_at<P: MotionPredictor<State = S, Vector = V>>(
         &self,
         predictor: &P,
         now: Instant,
         rate: TimerRate,
+        cursor: &mut StateCursor<S>,
     ) -> Option<S> {
         let segment = self.segments.iter().rev().find(|segment| segment.confirmed.segment_start() <= now)?;
-        Some(predictor.advance(&segment.start, &segment.vector, segment.confirmed.timer_at(now, rate)))
+        let (number, timer) = (segment.number, segment.confirmed.timer_at(now, rate));
+        let is_before = |(on, at, _): &&(CommandNumber, TimeDelta, S)| *on == number && *at <= timer;
+        let (from, state) = match cursor.0.as_ref().filter(is_before) {
+            Some((_, at, state)) => (*at, state),
+            None => (segment.start.0, &segment.start.1),
+        };
+        let state = predictor.advance(state, &segment.vector, timer - from);
+        cursor.0 = P::IS_ADDITIVE.then(|| (number, timer, state.clone()));
+        Some(state)
     }
 
     /// Discards all reports, after a restart of the server.

@@ -58,8 +58,9 @@ impl<S: Clone> DiscrepancyMeter<S> {
     }
 
     /// Computes D. `distance` returns the distance of a sample to the other copy, or `None` where the other copy's
-    /// state is not known. Returns D and the measured duration.
-    pub fn measure(&self, distance: impl Fn(Instant, &S) -> Option<f64>) -> (f64, TimeDelta) {
+    /// state is not known; it is called for one sample after the other, oldest first. Returns D and the measured
+    /// duration.
+    pub fn measure(&self, mut distance: impl FnMut(Instant, &S) -> Option<f64>) -> (f64, TimeDelta) {
         let mut last_sample: Option<(Instant, f64)> = None;
         let (mut sum, mut duration) = (0.0, TimeDelta::ZERO);
         for (at, state) in &self.samples {

@@ -186,7 +186,7 @@ impl<'a> Iterator for MotionItems<'a> {
 }
 
 fn get_object(reader: &mut ByteReader<'_>) -> Result<ObjectId, DecodeError> {
-    reader.varint().map(ObjectId)
+    reader.varint64().map(ObjectId)
 }
 
 fn get_number(reader: &mut ByteReader<'_>) -> Result<CommandNumber, DecodeError> {
@@ -287,7 +287,7 @@ impl<'a> MotionDatagramWriter<'a> {
 
     fn put_kind(&mut self, kind: u8, object: ObjectId) -> Result<(), BufferFull> {
         self.writer.u8(kind)?;
-        self.writer.varint(object.0)
+        self.writer.varint64(object.0)
     }
 
     fn put_number(&mut self, number: CommandNumber) -> Result<(), BufferFull> {

@@ -69,7 +69,7 @@ const TIMER_UPDATE_INTERVAL: TimeDelta = TimeDelta::from_secs(1);
 
 /// Id of a moving object, given by the host program of the server.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ObjectId(pub u32);
+pub struct ObjectId(pub u64);
 
 /// Id of a client, given by the host program of the server.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -16,6 +16,10 @@ pub trait MotionPredictor {
     /// Motion that a command sets.
     type Vector: Clone + fmt::Debug + PartialEq;
 
+    /// Whether moving by one duration and then by another gives exactly the same state as moving by their sum. If so,
+    /// simulators advance from their last states and not from the start of the segment, which may be long ago.
+    const IS_ADDITIVE: bool = false;
+
     /// Returns the state after moving along `vector` for `by` (equation 2). Must be deterministic across sites.
     fn advance(&self, state: &Self::State, vector: &Self::Vector, by: TimeDelta) -> Self::State;
 

@@ -38,6 +38,8 @@ pub struct MotionServer<P: MotionPredictor> {
     clients: BTreeMap<ClientId, ClientRecord>,
     /// Clients to which a datagram may be due.
     clients_due: BTreeSet<ClientId>,
+    /// Whether a datagram may be due to any client.
+    are_all_due: bool,
     events: VecDeque<MotionServerEvent>,
     malformed: u64,
 }
@@ -135,6 +137,7 @@ impl<P: MotionPredictor> MotionServer<P> {
             spawn_epoch: 0,
             clients: BTreeMap::new(),
             clients_due: BTreeSet::new(),
+            are_all_due: false,
             events: VecDeque::new(),
             malformed: 0,
         })
@@ -176,7 +179,7 @@ impl<P: MotionPredictor> MotionServer<P> {
         let Some(reference) = self.objects.get_mut(&object) else { return };
         if reference.owner != owner {
             reference.transfer_ownership(self.now, owner, &self.predictor, &self.config);
-            self.mark_subscribers_due(object);
+            self.are_all_due = true;
         }
         owner.into_iter().for_each(|owner| self.show(owner, object));
     }
@@ -185,7 +188,7 @@ impl<P: MotionPredictor> MotionServer<P> {
     pub fn remove(&mut self, object: ObjectId) {
         if let Some(reference) = self.objects.remove(&object) {
             self.spawn_epoch = self.spawn_epoch.max(reference.next_epoch());
-            self.mark_subscribers_due(object);
+            self.are_all_due = true;
         }
     }
 
@@ -195,7 +198,7 @@ impl<P: MotionPredictor> MotionServer<P> {
         if let Some(reference) = self.objects.get_mut(&object) {
             reference.command(self.now, vector, &self.predictor, &self.config);
         }
-        self.mark_subscribers_due(object);
+        self.are_all_due = true;
     }
 
     /// Places an object in another state, overruling its owner, whose commands in flight are void.
@@ -204,7 +207,7 @@ impl<P: MotionPredictor> MotionServer<P> {
         if let Some(reference) = self.objects.get_mut(&object) {
             reference.place(self.now, state, vector);
         }
-        self.mark_subscribers_due(object);
+        self.are_all_due = true;
     }
 
     /// Sends updates of an object to a client from now on, if both exist.
@@ -228,12 +231,6 @@ impl<P: MotionPredictor> MotionServer<P> {
         }
     }
 
-    fn mark_subscribers_due(&mut self, object: ObjectId) {
-        let subscribers = self.clients.iter().filter(|(_, record)| record.subscriptions.contains_key(&object));
-        let subscribers: Vec<ClientId> = subscribers.map(|(client, _)| *client).collect();
-        self.clients_due.extend(subscribers);
-    }
-
     /// Advances all objects to `now`, and removes the clients that were silent for 10 s. Must be called once per frame.
     pub fn advance(&mut self, now: Instant) {
         self.now = self.now.max(now);
@@ -248,7 +245,7 @@ impl<P: MotionPredictor> MotionServer<P> {
         let silent = self.clients.iter().filter(|(_, record)| now - record.peer.last_received_at >= CLIENT_TIMEOUT);
         let silent: Vec<ClientId> = silent.map(|(client, _)| *client).collect();
         silent.into_iter().for_each(|client| self.remove_client(client));
-        self.clients_due.extend(self.clients.keys());
+        self.are_all_due = true;
     }
 
     /// Removes a client and its subscriptions, and reports [`MotionServerEvent::ClientLeft`]. Its objects remain.
@@ -382,7 +379,7 @@ impl<P: MotionPredictor> MotionServer<P> {
             subscription.is_answer_due = true;
         }
         if receipt == CommandReceipt::New {
-            self.mark_subscribers_due(object);
+            self.are_all_due = true;
             self.push_event(MotionServerEvent::ObjectCommanded(object));
         }
         Ok(())
@@ -413,6 +410,9 @@ impl<P: MotionPredictor> MotionServer<P> {
     /// room for [`MAX_DATAGRAM`] bytes.
     pub fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<(ClientId, usize)> {
         self.advance(now);
+        if core::mem::take(&mut self.are_all_due) {
+            self.clients_due.extend(self.clients.keys());
+        }
         let room = buf.len().min(MAX_DATAGRAM);
         while let Some(client) = self.clients_due.first().copied() {
             if let Some(len) = self.encode_datagram(client, &mut buf[..room]) {
@@ -421,6 +421,14 @@ impl<P: MotionPredictor> MotionServer<P> {
             self.clients_due.remove(&client);
         }
         None
+    }
+
+    /// Encodes the next datagram to one client, if there is one, and returns its length: for host programs that send to
+    /// each client at times of their own. `buf` should have room for [`MAX_DATAGRAM`] bytes.
+    pub fn poll_transmit_to(&mut self, now: Instant, client: ClientId, buf: &mut [u8]) -> Option<usize> {
+        self.advance(now);
+        let room = buf.len().min(MAX_DATAGRAM);
+        self.encode_datagram(client, &mut buf[..room])
     }
 
     fn encode_datagram(&mut self, client: ClientId, buf: &mut [u8]) -> Option<usize> {
@@ -473,6 +481,11 @@ impl<P: MotionPredictor> MotionServer<P> {
     /// an unknown object.
     pub fn moment_at(&self, now: Instant, object: ObjectId) -> Option<ObjectMoment<P::State>> {
         Some(self.objects.get(&object)?.moment_at(now.max(self.now), &self.predictor, &self.config))
+    }
+
+    /// Returns the state of an object at the time that this server was last advanced to. `None` for an unknown object.
+    pub fn state(&self, object: ObjectId) -> Option<&P::State> {
+        self.objects.get(&object).map(|reference| reference.simulator().displayed())
     }
 
     /// Returns the motion vector of the object's newest command. `None` for an unknown object.

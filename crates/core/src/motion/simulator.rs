@@ -50,7 +50,7 @@ impl<S: Clone, V: Clone> Simulator<S, V> {
         let elapsed = now - self.at;
         self.at = now;
         let step = self.timer.advance(elapsed, config.timer_rate);
-        let actual = self.state(predictor);
+        let actual = self.commands.reach(predictor, self.timer.value());
         self.displayed = match config.correction_speed {
             None => actual,
             Some(speed) => {
@@ -63,8 +63,7 @@ impl<S: Clone, V: Clone> Simulator<S, V> {
 
     /// Returns the state on the newest segment at the value of the timer.
     pub(super) fn state<P: MotionPredictor<State = S, Vector = V>>(&self, predictor: &P) -> S {
-        let command = self.commands.newest();
-        predictor.advance(&command.start, &command.vector, self.timer.value())
+        self.commands.state_at(predictor, self.timer.value())
     }
 
     pub(super) fn displayed(&self) -> &S {

@@ -560,3 +560,106 @@ fn invalid_configurations_are_rejected() {
     let paper = MotionConfig { server_share: 0.2, ..MotionConfig::paper(1) };
     assert_eq!(MotionClient::new(Instant::ZERO, paper, LINEAR).err(), Some(MotionConfigError::ServerShare));
 }
+
+/// Re-encodes a datagram of A with another duration of the previous segments.
+fn with_previous_segment(bytes: &[u8], previous_segment: TimeDelta) -> Vec<u8> {
+    let mut buf = [0; MAX_DATAGRAM];
+    let mut datagram = MotionDatagramWriter::new(&mut buf, MotionItems::new(bytes).unwrap().header()).unwrap();
+    for item in MotionItems::new(bytes).unwrap() {
+        let item = match item.unwrap() {
+            MotionItem::StartState { .. } => continue,
+            MotionItem::Command { object, number, vector, .. } => {
+                MotionItem::Command { object, number, previous_segment, vector }
+            }
+            item => item,
+        };
+        datagram.put(item).unwrap();
+    }
+    let len = datagram.len();
+    buf[..len].to_vec()
+}
+
+#[test]
+fn owner_cannot_move_further_than_its_tolerance() {
+    let config = MotionConfig { owner_tolerance: Some(millis(400)), ..MotionConfig::clocks(1) };
+    for (claimed_ms, is_believed) in [(1_300, true), (800, true), (9_000, false), (0, false)] {
+        let mut bed = connected_test_bed(config, 30);
+        bed.command(1, 0);
+        bed.run(at(3_100));
+        bed.command(0, 1);
+        bed.run(at(3_155));
+        let started = bed.server.moment_at(bed.now, AVATAR).unwrap().state;
+        let from_a = bed.in_flight.iter_mut().filter(|(_, client, is_to_server, _)| *client == A && *is_to_server);
+        from_a.for_each(|(.., bytes)| *bytes = with_previous_segment(bytes, millis(claimed_ms)));
+        bed.run(at(3_190));
+        let moment = bed.server.moment_at(bed.now, AVATAR).unwrap();
+        assert_eq!(moment.number.epoch == 0, is_believed, "{claimed_ms}: {moment:?}");
+        assert_eq!(bed.server.vector(AVATAR), Some(&MilliVec2::from_units(0, 1)));
+        assert!((moment.state.x - started.x).abs() <= 440, "{claimed_ms}: {started:?} {moment:?}");
+        bed.run(at(6_000));
+        if !is_believed {
+            // The overruled owner follows the server.
+            bed.assert_agreed();
+        }
+    }
+}
+
+#[test]
+fn honest_owner_is_not_overruled() {
+    let config = MotionConfig { owner_tolerance: Some(millis(500)), ..MotionConfig::clocks(1) };
+    let mut bed = connected_test_bed(config, 80);
+    bed.lose_every = 5;
+    for step in 0..100 {
+        bed.command(step % 3, step % 2);
+        let until = bed.now + millis(70 + step * 7 % 400);
+        bed.run(until);
+    }
+    let until = bed.now + millis(3_000);
+    bed.run(until);
+    bed.assert_agreed();
+    assert_eq!(bed.moments()[1].number.epoch, 0);
+}
+
+#[test]
+fn client_follows_the_objects_that_the_server_shows() {
+    let mut bed = connected_test_bed(MotionConfig::clocks(1), 30);
+    let other = ObjectId(1 << 40);
+    bed.server.spawn(bed.now, other, None, MilliVec2::from_units(3, 4), MilliVec2::default());
+    bed.server.show(B, other);
+    bed.run(at(2_200));
+    assert_eq!(bed.clients[1].1.displayed(other), None, "an object is followed without a subscription");
+    bed.clients[1].1.follow_shown_objects();
+    bed.server.show(B, other);
+    bed.run(at(2_500));
+    assert_eq!(bed.clients[1].1.displayed(other), Some(&MilliVec2::from_units(3, 4)));
+    assert!(bed.clients[1].1.last_update_at(other).is_some_and(|at| bed.now - at < millis(300)));
+    bed.server.hide(B, other);
+    bed.run(at(4_000));
+    assert_eq!(bed.clients[1].1.displayed(other), None);
+}
+
+/// A client moves to another server, which has placed the client's object elsewhere, while the object moves.
+#[test]
+fn own_object_moves_on_while_the_client_changes_servers() {
+    let mut bed = connected_test_bed(MotionConfig::clocks(1), 30);
+    bed.command(2, 0);
+    bed.run(at(3_000));
+    let state = MilliVec2 { y: 500, ..bed.server.moment_at(bed.now, AVATAR).unwrap().state };
+    let mut other = MotionServer::new(bed.now, MotionConfig::clocks(1), LINEAR).unwrap();
+    other.spawn(bed.now, AVATAR, Some(A), state, MilliVec2::default());
+    other.place(bed.now, AVATAR, state, MilliVec2::from_units(2, 0));
+    (bed.server, bed.in_flight) = (other, Vec::new());
+    let now = bed.now;
+    bed.client_a().change_server(now, 2);
+    let mut last = *bed.client_a().displayed(AVATAR).unwrap();
+    for _ in 0..400 {
+        bed.step();
+        let displayed = *bed.client_a().displayed(AVATAR).unwrap();
+        assert!(displayed.x > last.x && LINEAR.distance(&displayed, &last) < 0.1, "{last:?} {displayed:?}");
+        last = displayed;
+    }
+    bed.command(0, 2);
+    bed.run(at(7_000));
+    let moments = bed.moments();
+    assert_eq!((moments[0].state, bed.server.vector(AVATAR)), (moments[1].state, Some(&MilliVec2::from_units(0, 2))));
+}

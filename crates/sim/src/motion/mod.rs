@@ -416,7 +416,7 @@ impl MotionNetwork {
 
 /// Returns the id of the object that a client owns at first.
 fn avatar_of(seat: usize) -> ObjectId {
-    ObjectId(seat as u32 + 1)
+    ObjectId(seat as u64 + 1)
 }
 
 /// Returns the datagram with the highest number in all its commands and start states; `None` if it has no command.

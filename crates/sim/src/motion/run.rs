@@ -100,7 +100,7 @@ impl MotionScenario {
             local,
             object,
             owner_client(owner),
-            MilliVec2::from_units(-50, object.0.into()),
+            MilliVec2::from_units(-50, object.0 as i64),
             MilliVec2 { x: 700, y: 100 },
         );
         checker.on_respawned(network, object);
@@ -119,7 +119,7 @@ impl MotionScenario {
                 let server = network.start_server();
                 for object in objects {
                     let (position, vector) =
-                        (MilliVec2::from_units(object.0.into(), later), MilliVec2 { x: 500, y: -250 });
+                        (MilliVec2::from_units(object.0 as i64, later), MilliVec2 { x: 500, y: -250 });
                     server.spawn(local, object, owner_client(checker.owner(object)), position, vector);
                 }
             }

@@ -202,7 +202,7 @@ impl MotionScenario {
         let clients = self.plan.clients.len();
         let own = (0..clients).map(|seat| (avatar_of(seat), MotionEndpoint::Seat(seat)));
         own.chain(
-            (0..self.server_object_count).map(move |number| (ObjectId(1_000 + number as u32), MotionEndpoint::Server)),
+            (0..self.server_object_count).map(move |number| (ObjectId(1_000 + number as u64), MotionEndpoint::Server)),
         )
     }
 

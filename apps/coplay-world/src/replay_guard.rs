@@ -106,7 +106,7 @@ impl ReplayGuard {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::seal::{Opener, Sealer, Topic};
+    use crate::seal::{ServerOpener, ServerSealer, Topic};
     use coplay::mirror::SourceId;
     use coplay_maze::MazeSettings;
     use coplay_net::key::Secret;
@@ -115,8 +115,8 @@ mod tests {
 
     /// Sealer, opener and replay guard of a server without a network. The tests pass messages by function calls.
     struct TestServer {
-        sealer: Sealer,
-        opener: Opener,
+        sealer: ServerSealer,
+        opener: ServerOpener,
         guard: ReplayGuard,
     }
 
@@ -125,8 +125,8 @@ mod tests {
             // Deriving the key is slow on purpose.
             static SECRET: LazyLock<Secret> = LazyLock::new(|| Secret::from_text("one"));
             let secret = SECRET.clone();
-            let sealer = Sealer::new(&secret, SourceId(source));
-            Self { sealer, opener: Opener::new(&secret), guard: ReplayGuard::default() }
+            let sealer = ServerSealer::new(&secret, SourceId(source));
+            Self { sealer, opener: ServerOpener::new(&secret), guard: ReplayGuard::default() }
         }
 
         fn sealed_hello(&mut self) -> Vec<u8> {

@@ -5,15 +5,14 @@
 //! source     4    sender
 //! run       16    random number of the sender's run
 //! sequence   8    number of the message in the run
-//! payload         sealed with XChaCha20-Poly1305; the header and the topic are authenticated with it
+//! payload         sealed by [`coplay_net::seal`]; the header and the topic are authenticated with it
 //! ```
 //!
 //! [`ReplayGuard`](crate::replay_guard::ReplayGuard) rejects replayed messages.
 
-use chacha20poly1305::aead::{Aead, KeyInit, Payload};
-use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 use coplay::mirror::SourceId;
-use coplay_net::key::{Secret, random_bytes};
+use coplay_net::key::Secret;
+use coplay_net::seal::{Opener, RunId, Sealer, TAG_LEN};
 
 const HEADER_LEN: usize = 4 + 16 + 8;
 
@@ -22,7 +21,7 @@ const HEADER_LEN: usize = 4 + 16 + 8;
 pub struct ServerRun {
     /// Id that the server drew at random for this run.
     pub source: SourceId,
-    run: [u8; 16],
+    run: RunId,
 }
 
 /// Topic of a message. A message cannot be used for another topic.
@@ -64,26 +63,24 @@ pub struct OpenedMessage {
 }
 
 /// Sealing end: encrypts and numbers the messages of this server run.
-pub struct Sealer {
-    cipher: XChaCha20Poly1305,
+pub struct ServerSealer {
+    sealer: Sealer,
     source: SourceId,
-    run: [u8; 16],
-    sequence: u64,
 }
 
 /// Opening end: decrypts the messages of other servers.
-pub struct Opener {
-    cipher: XChaCha20Poly1305,
+pub struct ServerOpener {
+    opener: Opener,
 }
 
-fn cipher(secret: &Secret) -> XChaCha20Poly1305 {
-    XChaCha20Poly1305::new(&secret.derive("world servers").into())
+fn key(secret: &Secret) -> [u8; 32] {
+    secret.derive("world servers")
 }
 
-impl Sealer {
+impl ServerSealer {
     /// Creates the sealer of a new server run, in the world with this secret.
     pub fn new(secret: &Secret, source: SourceId) -> Self {
-        Self { cipher: cipher(secret), source, run: random_bytes(), sequence: 0 }
+        Self { sealer: Sealer::new(&key(secret), Sealer::random_run_id(), 1), source }
     }
 
     /// Encrypts and numbers a message.
@@ -91,24 +88,20 @@ impl Sealer {
     /// # Panics
     /// Never: no message exceeds the limit of the cipher.
     pub fn seal(&mut self, topic: Topic, payload: &[u8]) -> Vec<u8> {
-        self.sequence += 1;
         let source = self.source.0.to_le_bytes();
-        let mut message = Vec::with_capacity(HEADER_LEN + payload.len() + 16);
+        let mut message = Vec::with_capacity(HEADER_LEN + payload.len() + TAG_LEN);
         message.extend_from_slice(&source);
-        message.extend_from_slice(&self.run);
-        message.extend_from_slice(&self.sequence.to_le_bytes());
-        let message_and_aad = Payload { msg: payload, aad: &topic.associated_data(source) };
-        let nonce = XNonce::from_slice(&message[4..HEADER_LEN]);
-        let sealed = self.cipher.encrypt(nonce, message_and_aad).expect("the message is short enough");
-        message.extend_from_slice(&sealed);
+        message.extend_from_slice(&self.sealer.run_id());
+        message.extend_from_slice(&self.sealer.next_number().to_le_bytes());
+        self.sealer.seal(&topic.associated_data(source), payload, &mut message).expect("the message is short enough");
         message
     }
 }
 
-impl Opener {
+impl ServerOpener {
     /// Creates the opener for messages of the world with this secret.
     pub fn new(secret: &Secret) -> Self {
-        Self { cipher: cipher(secret) }
+        Self { opener: Opener::new(&key(secret)) }
     }
 
     /// Opens a message; `None` if it was sealed with another secret or for another topic, or was changed.
@@ -116,8 +109,7 @@ impl Opener {
         let (header, sealed) = message.split_at_checked(HEADER_LEN)?;
         let source = *header.first_chunk()?;
         let (run, sequence) = (*header[4..].first_chunk()?, u64::from_le_bytes(*header[20..].first_chunk()?));
-        let sealed = Payload { msg: sealed, aad: &topic.associated_data(source) };
-        let payload = self.cipher.decrypt(XNonce::from_slice(&header[4..]), sealed).ok()?;
+        let payload = self.opener.open(&run, sequence, &topic.associated_data(source), sealed)?;
         Some(OpenedMessage { from: ServerRun { source: SourceId(u32::from_le_bytes(source)), run }, sequence, payload })
     }
 }
@@ -129,8 +121,8 @@ mod tests {
     #[test]
     fn messages_open_only_with_the_secret_and_for_their_topic() {
         let (secret, other) = (Secret::from_text("one"), Secret::from_text("other"));
-        let mut sealer = Sealer::new(&secret, SourceId(7));
-        let opener = Opener::new(&secret);
+        let mut sealer = ServerSealer::new(&secret, SourceId(7));
+        let opener = ServerOpener::new(&secret);
         let [first, second] = [b"first", b"secnd"].map(|payload| sealer.seal(Topic::One(SourceId(3)), payload));
         let open = |message: &[u8]| opener.open(Topic::One(SourceId(3)), message);
         let opened = open(&first).expect("the message opens");
@@ -139,7 +131,7 @@ mod tests {
         for other_topic in [Topic::Hello, Topic::All, Topic::One(SourceId(4))] {
             assert_eq!(opener.open(other_topic, &second), None, "{other_topic:?}");
         }
-        let other_opener = Opener::new(&other);
+        let other_opener = ServerOpener::new(&other);
         assert_eq!(other_opener.open(Topic::One(SourceId(3)), &second), None, "opened with another secret");
         for at in 0..second.len() {
             let mut forged = second.clone();
@@ -147,5 +139,17 @@ mod tests {
             assert_eq!(open(&forged), None, "byte {at} is not authenticated");
         }
         assert_eq!(open(&second[..20]), None);
+    }
+
+    /// The expected bytes come from another implementation of the cipher (PyCryptodome).
+    #[test]
+    fn a_message_has_known_bytes() {
+        let mut sealer = ServerSealer { sealer: Sealer::new(&[1; 32], [5; 16], 1), source: SourceId(7) };
+        let known = [
+            0x07, 0x00, 0x00, 0x00, 0x05, 0x05, 0x05, 0x05, 0x05, 0x05, 0x05, 0x05, 0x05, 0x05, 0x05, 0x05, 0x05, 0x05,
+            0x05, 0x05, 0x01, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0xf0, 0xfe, 0xeb, 0x5e, 0x57, 0xdb, 0x95, 0x66,
+            0x98, 0x1e, 0x75, 0x75, 0xb6, 0xff, 0x9f, 0xcc, 0x9a, 0x4c, 0xa3, 0xa0, 0x60,
+        ];
+        assert_eq!(sealer.seal(Topic::One(SourceId(3)), b"hello"), known);
     }
 }

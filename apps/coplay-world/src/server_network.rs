@@ -19,7 +19,7 @@ use zenoh::pubsub::Publisher;
 use zenoh::qos::CongestionControl;
 
 use crate::replay_guard::{HelloStatus, ReplayGuard};
-use crate::seal::{OpenedMessage, Opener, Sealer, Topic};
+use crate::seal::{OpenedMessage, ServerOpener, ServerSealer, Topic};
 
 /// Interval at which this server sends hellos.
 const HELLO_INTERVAL: TimeDelta = TimeDelta::from_millis(500);
@@ -60,7 +60,7 @@ pub struct ServerNetwork {
     session: zenoh::Session,
     key_prefix: String,
     source: SourceId,
-    sealer: Sealer,
+    sealer: ServerSealer,
     broadcast_publisher: Publisher<'static>,
     hello_publisher: Publisher<'static>,
     unicast_publishers: BTreeMap<SourceId, Publisher<'static>>,
@@ -95,7 +95,7 @@ impl ServerNetwork {
         })?;
         let key_prefix = world_key_prefix(secret);
         let replay_guard = Arc::new(Mutex::new(ReplayGuard::default()));
-        let (opener, on_message) = (Arc::new(Opener::new(secret)), Arc::new(on_message));
+        let (opener, on_message) = (Arc::new(ServerOpener::new(secret)), Arc::new(on_message));
         let parts = [
             ("hello/*".into(), Topic::Hello),
             ("all/*".into(), Topic::All),
@@ -117,7 +117,7 @@ impl ServerNetwork {
         let publisher = |part: String| declare_publisher(&session, format!("{key_prefix}/{part}"));
         let broadcast_publisher = publisher(format!("all/{source}"))?;
         let hello_publisher = publisher(format!("hello/{source}"))?;
-        let sealer = Sealer::new(secret, source);
+        let sealer = ServerSealer::new(secret, source);
         Ok(Self {
             session,
             key_prefix,

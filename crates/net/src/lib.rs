@@ -16,6 +16,7 @@ pub mod mesh;
 mod peer_addr;
 pub mod reliable;
 pub mod runner;
+pub mod seal;
 pub mod ticket;
 mod transport;
 pub mod udp;

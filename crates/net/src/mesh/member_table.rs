@@ -14,11 +14,12 @@ use coplay::time::{Instant, TimeDelta};
 
 use super::dial_limiter::DialLimiter;
 use super::message::MemberInfo;
-use super::seal::{MeshKey, RunId};
+use super::seal::MeshKey;
 use super::{DepartureReason, MAX_KNOWN_MEMBERS, MAX_MEMBERS, MeshEvent, MeshMember};
 use crate::key::PeerKey;
 use crate::lobby::JoinRefusal;
 use crate::peer_addr::PeerAddr;
+use crate::seal::RunId;
 
 /// Silence after which a member counts as gone, and time without an answer after which a reported member is not dialed
 /// any longer.

@@ -3,7 +3,6 @@
 use coplay::time::{Instant, TimeDelta};
 
 use super::message::{MeshMessage, MeshOrLobbyMessage, MeshWelcome};
-use super::seal::RunId;
 use super::{Mesh, MeshError, MeshOptions, TransportWithQueue};
 use crate::clock;
 use crate::dial_failures::{DialFailure, DialFailures};
@@ -12,6 +11,7 @@ use crate::lobby::{self, JoinIntent, JoinRefusal, JoinRequest, PROTOCOL_VERSION}
 use crate::peer_addr::PeerAddr;
 use crate::reliable::Channel;
 use crate::reliable::Mux;
+use crate::seal::RunId;
 use crate::transport::Incoming;
 
 /// Maximum interval at which the caller is asked whether to continue.

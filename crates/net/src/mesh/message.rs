@@ -5,11 +5,12 @@ use std::net::SocketAddrV4;
 use serde::{Deserialize, Serialize};
 
 use super::MAX_SETTINGS_LEN;
-use super::seal::{MeshKey, RunId};
+use super::seal::MeshKey;
 use crate::key::PeerKey;
 use crate::lobby::{self, MAX_NAME_LEN, MAX_PEER_ADDRS};
 use crate::peer_addr::{MAX_PEER_ADDR_LEN, PeerAddr};
 use crate::reliable::ChannelMessage;
+use crate::seal::RunId;
 
 /// First byte of a mesh message. Join requests and refusals are lobby messages, which start with another byte.
 const MESH_MARKER: u8 = 0x67;

@@ -47,7 +47,7 @@ use member_table::MemberTable;
 use message::{MemberInfo, MeshMessage, MeshOrLobbyMessage, MeshWelcome};
 use multicast::{ALL_CHANNEL, MulticastSocket, channel_for_region, interface_towards};
 use multicast_probe::MulticastProbe;
-use seal::{MeshKey, Opener, Sealer};
+use seal::{MeshKey, MulticastOpener, MulticastSealer};
 
 pub use error::MeshError;
 pub use event::{DepartureReason, Dest, MeshEvent, MeshMember};
@@ -204,7 +204,7 @@ impl Mesh {
         let opened = self.multicast_group.ok_or(MulticastError::NotUsedByMesh).and_then(|group| {
             let interface = wanted.interface.or_else(|| towards.and_then(interface_towards));
             let (site, run_id) = (self.member_table.own_info().site, self.member_table.own_info().run_id);
-            let keys = (Sealer::new(&self.mesh_key, site, run_id), Opener::new(&self.mesh_key, site));
+            let keys = (MulticastSealer::new(&self.mesh_key, site, run_id), MulticastOpener::new(&self.mesh_key, site));
             MulticastSocket::open(group, interface.unwrap_or(Ipv4Addr::UNSPECIFIED), keys, queue)
         });
         match opened {

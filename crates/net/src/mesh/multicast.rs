@@ -17,11 +17,11 @@ use std::time::{Duration, Instant};
 use coplay::peer_world::WorldRegion;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
-use super::seal::RunId;
-use super::seal::{Opened, Opener, RejectedPackets, Sealer};
+use super::seal::{MulticastOpener, MulticastSealer, Opened, RejectedPackets};
 use crate::clock;
 use crate::peer_addr::IrohAddr;
 use crate::peer_addr::PeerAddr;
+use crate::seal::RunId;
 use crate::transport::Incoming;
 
 /// Default multicast address of a mesh: administratively scoped (RFC 2365).
@@ -145,14 +145,14 @@ pub(super) fn interface_towards(addr: &PeerAddr) -> Option<Ipv4Addr> {
 pub(super) struct MulticastSocket {
     group: SocketAddrV4,
     interface: Ipv4Addr,
-    sealer: Sealer,
+    sealer: MulticastSealer,
     shared: Arc<MulticastShared>,
     thread: Option<JoinHandle<()>>,
 }
 
 struct MulticastShared {
     socket: UdpSocket,
-    opener: Mutex<Opener>,
+    opener: Mutex<MulticastOpener>,
     /// Channels to which this site subscribes.
     subscribed_channels: Mutex<BTreeSet<u8>>,
     incoming_sender: SyncSender<Incoming>,
@@ -166,7 +166,7 @@ impl MulticastSocket {
     pub(super) fn open(
         group: SocketAddrV4,
         interface: Ipv4Addr,
-        (mut sealer, opener): (Sealer, Opener),
+        (mut sealer, opener): (MulticastSealer, MulticastOpener),
         queue: SyncSender<Incoming>,
     ) -> Result<Self, MulticastError> {
         check_group(group)?;
@@ -272,7 +272,7 @@ fn open_socket(group: SocketAddrV4, interface: Ipv4Addr) -> io::Result<UdpSocket
 
 impl MulticastShared {
     /// Checks that a sent packet loops back: otherwise a firewall or the interface blocks multicast.
-    fn check_loopback(&self, group: SocketAddrV4, sealer: &mut Sealer) -> Result<(), String> {
+    fn check_loopback(&self, group: SocketAddrV4, sealer: &mut MulticastSealer) -> Result<(), String> {
         for _ in 0..LOOPBACK_ATTEMPTS {
             let packet = sealer.seal(ALL_CHANNEL, 0, &[]).ok_or("cannot encrypt the test packet")?;
             self.socket.send_to(&packet, group).map_err(|error| error.to_string())?;

@@ -19,12 +19,11 @@ use std::fmt;
 use blake2::Blake2sMac;
 use blake2::digest::Mac;
 use blake2::digest::consts::U16;
-use chacha20poly1305::{AeadInPlace, KeyInit, Tag, XChaCha20Poly1305, XNonce};
 use rtp_types::{RtpPacket, RtpPacketBuilder};
 use serde::{Deserialize, Serialize};
 
 use crate::key::{PeerKey, random_bytes};
-use crate::udp::ReplayFilter;
+use crate::seal::{Opener, ReplayFilter, RunId, Sealer, TAG_LEN};
 
 /// Number of site numbers that a member can have. Admission fails if others have all of them. A site number has 32
 /// bits, so that a collision by chance is very unlikely.
@@ -35,12 +34,8 @@ const PAYLOAD_TYPE: u8 = 96;
 const RTP_HEADER_LEN: usize = RtpPacket::MIN_RTP_PACKET_LEN;
 /// Length of everything in front of the content, in bytes.
 const HEADER_LEN: usize = RTP_HEADER_LEN + 1 + 4;
-const TAG_LEN: usize = 16;
 /// Bytes that sealing adds to a datagram.
 pub(super) const SEAL_OVERHEAD: usize = HEADER_LEN + TAG_LEN;
-
-/// Random number of one run of a program. It makes the nonces of this run differ from those of any earlier run.
-pub(super) type RunId = [u8; 16];
 
 /// Key shared by all members of a mesh.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,46 +77,30 @@ impl MeshKey {
         let whole = mac.finalize().into_bytes();
         std::array::from_fn(|at| whole[at])
     }
-
-    fn cipher(&self) -> XChaCha20Poly1305 {
-        XChaCha20Poly1305::new(&self.0.into())
-    }
 }
 
-fn nonce(run: &RunId, number: u64) -> XNonce {
-    let mut nonce = [0; 24];
-    nonce[..16].copy_from_slice(run);
-    nonce[16..].copy_from_slice(&number.to_le_bytes());
-    nonce.into()
-}
-
-/// Key, site number and packet counter with which one run of a site seals its packets.
-pub(super) struct Sealer {
-    cipher: XChaCha20Poly1305,
+/// Sealer and site number with which one run of a site seals its packets.
+pub(super) struct MulticastSealer {
+    sealer: Sealer,
     site: u32,
-    run_id: RunId,
-    next_packet_number: u64,
 }
 
-impl Sealer {
+impl MulticastSealer {
     pub(super) fn new(mesh_key: &MeshKey, site: u32, run_id: RunId) -> Self {
-        Self { cipher: mesh_key.cipher(), site, run_id, next_packet_number: 0 }
+        Self { sealer: Sealer::new(&mesh_key.0, run_id, 0), site }
     }
 
     /// Seals a packet for the subscribers of a channel. Returns `None` if the content is too long for the cipher, or if
     /// all 48-bit packet numbers are used up.
     pub(super) fn seal(&mut self, channel: u8, timestamp: u32, bytes: &[u8]) -> Option<Vec<u8>> {
-        let number = self.next_packet_number;
+        let number = self.sealer.next_number();
         let upper = u32::try_from(number >> 16).ok()?;
-        self.next_packet_number += 1;
         let builder = RtpPacketBuilder::<&[u8], &[u8]>::new().payload_type(PAYLOAD_TYPE).ssrc(self.site);
         let mut packet = builder.sequence_number(number as u16).timestamp(timestamp).write_vec().ok()?;
         packet.push(channel);
         packet.extend_from_slice(&upper.to_be_bytes());
-        packet.extend_from_slice(bytes);
-        let (head, content) = packet.split_at_mut(HEADER_LEN);
-        let tag = self.cipher.encrypt_in_place_detached(&nonce(&self.run_id, number), head, content).ok()?;
-        packet.extend_from_slice(&tag);
+        let head: [u8; HEADER_LEN] = *packet.first_chunk()?;
+        self.sealer.seal(&head, bytes, &mut packet)?;
         Some(packet)
     }
 }
@@ -158,8 +137,8 @@ pub(super) enum Opened {
 }
 
 /// Key and replay filters with which a site opens the packets of all others.
-pub(super) struct Opener {
-    cipher: XChaCha20Poly1305,
+pub(super) struct MulticastOpener {
+    opener: Opener,
     own_site: u32,
     sources: BTreeMap<u32, PacketSource>,
     rejected: RejectedPackets,
@@ -171,9 +150,14 @@ struct PacketSource {
     replay_filter: ReplayFilter,
 }
 
-impl Opener {
+impl MulticastOpener {
     pub(super) fn new(mesh_key: &MeshKey, own_site: u32) -> Self {
-        Self { cipher: mesh_key.cipher(), own_site, sources: BTreeMap::new(), rejected: RejectedPackets::default() }
+        Self {
+            opener: Opener::new(&mesh_key.0),
+            own_site,
+            sources: BTreeMap::new(),
+            rejected: RejectedPackets::default(),
+        }
     }
 
     pub(super) fn rejected(&self) -> RejectedPackets {
@@ -211,14 +195,11 @@ impl Opener {
             self.rejected.replayed += 1;
             return Opened::Ignored;
         }
-        let (head, rest) = packet.split_at(HEADER_LEN);
-        let (content, tag) = rest.split_at(rest.len() - TAG_LEN);
-        let mut bytes = content.to_vec();
-        let nonce = nonce(&source.run_id, number);
-        if self.cipher.decrypt_in_place_detached(&nonce, head, &mut bytes, Tag::from_slice(tag)).is_err() {
+        let (head, sealed) = packet.split_at(HEADER_LEN);
+        let Some(bytes) = self.opener.open(&source.run_id, number, head, sealed) else {
             self.rejected.forged += 1;
             return Opened::Ignored;
-        }
+        };
         source.replay_filter.record(number);
         Opened::Content { site, bytes }
     }
@@ -249,9 +230,9 @@ mod tests {
 
     const RUN_ID: RunId = [5; 16];
 
-    fn pair() -> (MeshKey, Sealer, Opener) {
+    fn pair() -> (MeshKey, MulticastSealer, MulticastOpener) {
         let mesh_key = MeshKey::random();
-        let (sealer, mut opener) = (Sealer::new(&mesh_key, 7, RUN_ID), Opener::new(&mesh_key, 8));
+        let (sealer, mut opener) = (MulticastSealer::new(&mesh_key, 7, RUN_ID), MulticastOpener::new(&mesh_key, 8));
         opener.set_sources([(7, RUN_ID)]);
         (mesh_key, sealer, opener)
     }
@@ -275,17 +256,29 @@ mod tests {
         assert_eq!(opener.rejected(), RejectedPackets { replayed: 3, ..RejectedPackets::default() });
     }
 
+    /// The expected bytes come from another implementation of the cipher (PyCryptodome).
+    #[test]
+    fn a_packet_has_known_bytes() {
+        let packet = MulticastSealer::new(&MeshKey([1; 32]), 7, RUN_ID).seal(3, 90_000, b"hello").unwrap();
+        let known = [
+            0x80, 0x60, 0x00, 0x00, 0x00, 0x01, 0x5f, 0x90, 0x00, 0x00, 0x00, 0x07, 0x03, 0x00, 0x00, 0x00, 0x00, 0x39,
+            0x7b, 0x0f, 0xd7, 0x01, 0x81, 0xa6, 0x69, 0xa5, 0x0a, 0xaa, 0xef, 0x63, 0x90, 0x4c, 0xd0, 0x4e, 0x60, 0xb8,
+            0x0c, 0x8e,
+        ];
+        assert_eq!(packet, known);
+    }
+
     #[test]
     fn sequence_number_wraps_without_nonce_reuse() {
-        let (_, mut sealer, mut opener) = pair();
-        sealer.next_packet_number = (1 << 16) - 2;
+        let (mesh_key, _, mut opener) = pair();
+        let sealer_at = |first| MulticastSealer { sealer: Sealer::new(&mesh_key.0, RUN_ID, first), site: 7 };
+        let mut sealer = sealer_at((1 << 16) - 2);
         let packets: Vec<Vec<u8>> = (0..4).map(|_| sealer.seal(0, 0, b"x").unwrap()).collect();
         for packet in packets.iter().rev() {
             assert_eq!(opener.open(packet, |_| true), content(b"x"));
         }
         assert!(packets.iter().all(|packet| opener.open(packet, |_| true) == Opened::Ignored));
-        sealer.next_packet_number = 1 << 48;
-        assert_eq!(sealer.seal(0, 0, b"x"), None, "no nonce is reused");
+        assert_eq!(sealer_at(1 << 48).seal(0, 0, b"x"), None, "no nonce is reused");
     }
 
     #[test]
@@ -311,14 +304,14 @@ mod tests {
     fn only_members_current_run_is_accepted() {
         let (mesh_key, mut sealer, mut opener) = pair();
         let old = sealer.seal(0, 0, b"old").unwrap();
-        let other = Sealer::new(&MeshKey::random(), 7, RUN_ID).seal(0, 0, b"other").unwrap();
-        let stranger = Sealer::new(&mesh_key, 9, RUN_ID).seal(0, 0, b"stranger").unwrap();
-        let own = Sealer::new(&mesh_key, 8, RUN_ID).seal(0, 0, b"own").unwrap();
+        let other = MulticastSealer::new(&MeshKey::random(), 7, RUN_ID).seal(0, 0, b"other").unwrap();
+        let stranger = MulticastSealer::new(&mesh_key, 9, RUN_ID).seal(0, 0, b"stranger").unwrap();
+        let own = MulticastSealer::new(&mesh_key, 8, RUN_ID).seal(0, 0, b"own").unwrap();
         assert_eq!(opener.open(&other, |_| true), Opened::Ignored);
         assert_eq!(opener.open(&stranger, |_| true), Opened::Ignored);
         assert_eq!(opener.open(&own, |_| true), Opened::Own);
         opener.set_sources([(7, [6; 16])]);
-        let new = Sealer::new(&mesh_key, 7, [6; 16]).seal(0, 0, b"new").unwrap();
+        let new = MulticastSealer::new(&mesh_key, 7, [6; 16]).seal(0, 0, b"new").unwrap();
         assert_eq!(opener.open(&old, |_| true), Opened::Ignored);
         assert_eq!(opener.open(&new, |_| true), content(b"new"));
         opener.set_sources([(7, [6; 16]), (9, RUN_ID)]);

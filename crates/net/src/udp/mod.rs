@@ -23,12 +23,10 @@ mod cookie;
 mod endpoint;
 mod handshake;
 mod receive;
-mod replay;
 mod secure_channel;
 mod socket;
 
 pub use endpoint::{Endpoint, EndpointEvent, Received, RejectCounts};
-pub(crate) use replay::ReplayFilter;
 pub use secure_channel::SecureChannel;
 pub use socket::UdpTransport;
 pub(crate) use socket::kernel_drop_count;

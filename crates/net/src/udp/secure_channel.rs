@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use coplay::time::Instant;
 use snow::StatelessTransportState;
 
-use super::replay::ReplayFilter;
 use super::{DATA, TAG_LEN};
 use crate::key::PeerKey;
+use crate::seal::ReplayFilter;
 
 /// Length of a data header, in bytes: type, the receiver's channel number, and the packet number.
 pub(super) const HEADER_LEN: usize = 9;

@@ -5,33 +5,34 @@ const REPLAY_DEPTH: u64 = 1_024;
 const BITMAP_WORDS: usize = REPLAY_DEPTH as usize / 64;
 
 /// Bitmap of the newest packet numbers, with a bit for each that was received.
-#[derive(Debug)]
-pub(crate) struct ReplayFilter {
+#[derive(Debug, Default)]
+pub struct ReplayFilter {
     /// Highest received packet number plus one; 0 before the first packet.
     next_number: u64,
     bitmap: [u64; BITMAP_WORDS],
 }
 
 impl ReplayFilter {
-    pub(crate) fn new() -> Self {
-        Self { next_number: 0, bitmap: [0; BITMAP_WORDS] }
+    /// Creates a filter that has seen no packet.
+    pub fn new() -> Self {
+        Self::default()
     }
 
     /// Returns the full packet number for its low 32 bits: the one nearest to the expected number.
-    pub(crate) fn expand_number(&self, low: u32) -> u64 {
+    pub fn expand_number(&self, low: u32) -> u64 {
         let expected = self.next_number;
         let ahead = i64::from(low.wrapping_sub(expected as u32) as i32);
         expected.checked_add_signed(ahead).unwrap_or(u64::from(low))
     }
 
     /// Returns whether a packet number is new; a number below the tracked range is not.
-    pub(crate) fn is_new(&self, number: u64) -> bool {
+    pub fn is_new(&self, number: u64) -> bool {
         number >= self.next_number
             || self.next_number - number <= REPLAY_DEPTH && self.bitmap[word(number)] & bit(number) == 0
     }
 
     /// Records the number of an authentic, new packet. Returns whether it is the highest number so far.
-    pub(crate) fn record(&mut self, number: u64) -> bool {
+    pub fn record(&mut self, number: u64) -> bool {
         let newest = number >= self.next_number;
         if newest {
             let skipped = number - self.next_number;

@@ -15,7 +15,7 @@ pub(crate) use delta_codec::{MAX_WIDTH, get_change, put_change};
 pub use missing_ranges::{MAX_MISSING_RANGES, MissingRanges};
 pub use ownership::{InputLayout, Ownership, OwnershipError};
 pub use recovery::Recovery;
-pub(crate) use recovery::{InputSender, missing_ranges, relayable_end, write_with_length};
+pub(crate) use recovery::{InputSender, SendPlan, missing_ranges, relayable_end, write_with_length};
 pub(crate) use stream::MAX_BLOCKS;
 pub use stream::{STREAM_CAPACITY, Stream, StreamError};
 

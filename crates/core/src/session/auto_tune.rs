@@ -261,7 +261,7 @@ impl Session {
     #[inline]
     pub(super) fn record_input_age(&mut self, waited: TimeDelta) {
         let Some(tuner) = &mut self.auto_tuner else { return };
-        let known = self.peers.iter().filter(|peer| peer.is_playing()).map(|peer| peer.inputs.end()).min();
+        let known = self.peers.iter().filter(|peer| peer.is_playing()).map(|peer| peer.inputs().end()).min();
         let age = known.map_or(0, |known| self.frame + 1 + self.delay_settings.input_delay - known).max(0) as u32;
         let late_frames = waited.as_nanos() / self.config.settings.rate.period().as_nanos().max(1);
         tuner.input_ages.add(age + late_frames.clamp(0, 60) as u32);
@@ -284,7 +284,7 @@ impl Session {
     pub(super) fn update_auto_tuner(&mut self, now: Instant) {
         let Some(own_stats) = self.own_tuning_stats() else { return };
         let (site, can_command) = (self.config.site, self.can_schedule_command());
-        let playing = self.voters();
+        let playing = self.peers.voters();
         let Some(tuner) = self.auto_tuner.as_mut().filter(|tuner| tuner.next_tuning <= now) else { return };
         tuner.next_tuning = now + TUNE_INTERVAL;
         tuner.decay_costs();

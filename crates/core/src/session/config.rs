@@ -5,7 +5,6 @@ use core::fmt;
 
 use super::auto_tune::MachineCosts;
 use super::prediction::InputPredictor;
-use super::slow_peer::MIN_STALL_LIMIT;
 use crate::id::{Addr, SiteId, SiteSet};
 use crate::input::Recovery;
 use crate::pace::Pacing;
@@ -16,6 +15,9 @@ use crate::time::TimeDelta;
 /// Minimum of [`Config::drop_timeout`]. A waiting site sends only every 100 ms, so with a shorter limit two lost
 /// packets in a row would make a suspect of a site that is still there.
 pub const MIN_DROP_TIMEOUT: TimeDelta = TimeDelta::from_millis(300);
+
+/// Minimum of [`Config::stall_limit`]: a few lost packets are no reason to drop a site.
+pub const MIN_STALL_LIMIT: TimeDelta = TimeDelta::from_millis(100);
 
 /// Parameters of one site in a session: its peers, its own policies and limits, and the settings that all sites share.
 #[derive(Clone, Debug)]

@@ -2,6 +2,7 @@
 //! schedule of all work beside the frame loop; and the catch-up of a late joiner. The players never wait for
 //! spectators.
 
+use super::irrevocable::irrevocable_end;
 use super::peer::Peer;
 use super::phase::Phase;
 use super::request::Request;
@@ -50,6 +51,14 @@ impl Session {
         }
     }
 
+    /// Returns the end of the frames that no membership decision can change any more.
+    fn irrevocable_end(&self) -> Frame {
+        let settings = &self.delay_settings;
+        let lead = (settings.input_delay + settings.prediction_window).max(self.max_lead);
+        let unpublished = self.feed_end.max(self.own_inputs.start());
+        irrevocable_end(&self.peers, self.electorate(), (unpublished, self.confirmed_end()), lead)
+    }
+
     #[inline(never)]
     fn feed_confirmed_frames(&mut self) {
         let confirmed = self.confirmed_end();
@@ -68,8 +77,7 @@ impl Session {
             let frame = self.feed_end;
             self.feed_end = frame.next();
             self.gather_inputs(frame);
-            let hash =
-                self.tentative_hashes.get(frame).filter(|_| self.next_compared_frame.is_some_and(|next| frame < next));
+            let hash = self.comparison.published_hash(frame);
             if let Some(feed) = &mut self.feed {
                 feed.push(self.clock.last_call(), frame, &self.input_words);
                 hash.inspect(|hash| feed.push_hash(frame, *hash));
@@ -88,7 +96,7 @@ impl Session {
         let next = self.record_end.max(self.joined_at);
         let frame = next.max(oldest);
         // The hash of a frame is requested right after its step.
-        let is_hashed = self.hash_pending.is_some_and(|hashed| hashed <= frame);
+        let is_hashed = self.comparison.pending_hash().is_some_and(|hashed| hashed <= frame);
         if frame >= confirmed || is_hashed || self.joining.is_some() {
             return None;
         }
@@ -97,7 +105,7 @@ impl Session {
         core::mem::swap(&mut self.input_words, &mut self.scratch_words);
         self.gather_inputs(frame);
         core::mem::swap(&mut self.input_words, &mut self.scratch_words);
-        Some(ConfirmedFrame { frame, inputs: &self.scratch_words, hash: self.tentative_hashes.get(frame) })
+        Some(ConfirmedFrame { frame, inputs: &self.scratch_words, hash: self.comparison.hash(frame) })
     }
 
     /// Drops all subscribers of the feed, which then switch to another source, and accepts no new ones.
@@ -194,7 +202,7 @@ impl Session {
     /// in advance prove nothing, so a new joiner counts as not having begun it.
     fn have_all_begun(&self, frame: Frame) -> bool {
         let input_end = frame + self.delay_settings.input_delay;
-        let has_begun = |peer: &Peer| !peer.has_advance_inputs && peer.inputs.end() > input_end;
+        let has_begun = |peer: &Peer| !peer.has_advance_inputs() && peer.inputs().end() > input_end;
         self.peers.iter().filter(|peer| peer.is_playing()).all(has_begun)
     }
 }

@@ -5,7 +5,7 @@
 //! prediction window allows it. Both happen at the same instant unless inputs are late.
 
 use super::auto_tune::MeasuredRequest;
-use super::digest_history::{FrameDigest, fold_hash};
+
 use super::event::{Event, Freeze, SessionEnd};
 use super::peer::{LINK_CUT_TIMEOUT, Peer, Seat};
 use super::phase::{FramePhase, Phase, SimulationTarget};
@@ -117,11 +117,11 @@ impl Session {
                 }
                 FramePhase::Hash => {
                     self.phase = self.phase_after_hash(None);
-                    return self.hash_pending.map(|frame| Request::Hash { frame });
+                    return self.comparison.pending_hash().map(|frame| Request::Hash { frame });
                 }
                 FramePhase::HashResimulated { target } => {
                     self.phase = self.phase_after_hash(Some(target));
-                    return self.hash_pending.map(|frame| Request::Hash { frame });
+                    return self.comparison.pending_hash().map(|frame| Request::Hash { frame });
                 }
                 FramePhase::SaveAnchor { slot, target } => {
                     self.phase = Phase::Running(
@@ -139,7 +139,7 @@ impl Session {
     /// on, if there is one.
     #[cold]
     fn phase_after_hash(&self, target: Option<SimulationTarget>) -> Phase {
-        let anchor = self.hash_pending.and_then(|frame| self.anchor_slot(frame));
+        let anchor = self.comparison.pending_hash().and_then(|frame| self.anchor_slot(frame));
         Phase::Running(match (anchor, target) {
             (Some(slot), target) => FramePhase::SaveAnchor { slot, target },
             (None, Some(target)) => FramePhase::Simulate { target, is_saved: false },
@@ -225,98 +225,23 @@ impl Session {
         if self.handle_replay_hash(hash) {
             return;
         }
-        let Some(frame) = self.hash_pending.take() else { return };
+        let Some(frame) = self.comparison.take_pending_hash() else { return };
         if let Some(joining) = &mut self.joining {
             return joining.spectator.handle_hash(hash);
         }
-        self.tentative_hashes.replace(frame, hash);
+        self.comparison.on_hash(frame, hash);
         self.publish_confirmed_digests();
     }
 
     /// Publishes the digests of compared frames that are confirmed by now, and compares them with those of the peers.
     #[cold]
     fn publish_confirmed_digests(&mut self) {
-        while let Some(frame) = self.next_compared_frame.filter(|frame| *frame < self.confirmed_end()) {
-            self.next_compared_frame = Some(frame + self.config.settings.compare_interval);
-            let inputs = self.close_input_digests(frame);
-            let Some(hash) = self.tentative_hashes.get(frame) else { continue };
-            self.own_digests.insert(frame, FrameDigest { state_hash: fold_hash(hash), input_digest: inputs });
+        let confirmed = self.confirmed_end();
+        while let Some((frame, hash)) = self.comparison.publish_next(confirmed, &self.peers, &self.own_inputs) {
             self.feed_hash(frame, hash);
             for index in 0..self.peers.len() {
                 self.compare_state(index, frame);
             }
-        }
-    }
-
-    /// Ends the current interval of this site's input digest at a compared frame. Does the same for each peer whose
-    /// digest is known, and stores the peer's value. Returns the digest of this site's inputs; 0 if the frame is before
-    /// its first input.
-    fn close_input_digests(&mut self, frame: Frame) -> u64 {
-        for peer in self.peers.iter_mut().filter(|peer| peer.input_digest.is_known()) {
-            if let Some(value) = peer.close_input_digest(frame) {
-                peer.input_digests.insert(frame, value);
-            }
-        }
-        self.own_input_digest.advance(&self.own_inputs, frame.next(), |_| false);
-        self.own_input_digest.close_interval(frame).unwrap_or_default()
-    }
-
-    /// Adds confirmed inputs to the input digests before the input streams discard them.
-    #[cold]
-    fn advance_input_digests(&mut self) {
-        let Some(next_compared) = self.next_compared_frame else { return };
-        let until = self.confirmed_end().min(next_compared);
-        self.peers.iter_mut().for_each(|peer| peer.advance_input_digest(until));
-        self.own_input_digest.advance(&self.own_inputs, until, |_| false);
-    }
-
-    /// Compares the digest of a peer's received inputs with the one that the peer itself sent for the same frame, and
-    /// reports the first difference as an event. If this site does not know the digest of the peer's earlier inputs, it
-    /// adopts the peer's value for the newest compared frame.
-    fn compare_input_digest(&mut self, index: usize, frame: Frame) {
-        let newest = self.next_compared_frame.and_then(|next| next.checked_sub(self.config.settings.compare_interval));
-        let peer = &mut self.peers[index];
-        let Some(theirs) = peer.frame_digests.get(frame).map(|digest| digest.input_digest) else { return };
-        if peer.is_absent(frame) {
-            return;
-        }
-        if !peer.input_digest.is_known() {
-            let Peer { input_digest, inputs, .. } = peer;
-            if newest == Some(frame) && frame >= inputs.start() {
-                input_digest.adopt(inputs, frame, theirs);
-            }
-            return;
-        }
-        let Some(ours) = peer.input_digests.get(frame) else { return };
-        if ours != theirs && !peer.is_forgery_reported {
-            peer.is_forgery_reported = true;
-            self.events.push(Event::InputsForged { site: peer.site, frame });
-        }
-    }
-
-    pub(super) fn compare_state(&mut self, index: usize, frame: Frame) {
-        self.compare_input_digest(index, frame);
-        let peer = &mut self.peers[index];
-        let (Some(ours), Some(theirs)) = (self.own_digests.get(frame), peer.frame_digests.get(frame)) else { return };
-        // The state of a site that is gone, or that may have stepped inputs that do not count, is not compared. A
-        // leaving site does not follow the others' decisions, so it compares nothing.
-        if peer.is_absent(frame) || peer.was_unconsulted(frame) || self.leaving.is_some() {
-            return;
-        }
-        peer.stats.compared += 1;
-        if ours.state_hash == theirs.state_hash {
-            peer.last_agreed_frame = Some(frame);
-            return;
-        }
-        peer.stats.mismatches += 1;
-        if peer.stats.mismatches == 1 {
-            self.events.push(Event::Diverged { site: peer.site, frame });
-            let agreed = peer.last_agreed_frame;
-            // A site that starts from an older snapshot would not arrive at this site's state.
-            if let Some(feed) = &mut self.feed {
-                feed.retire_snapshots();
-            }
-            self.start_desync_search(agreed, frame, ours.state_hash);
         }
     }
 
@@ -337,7 +262,7 @@ impl Session {
     fn begin_frame(&mut self, now: Instant) {
         self.snapshot_requested = None;
         // A hash that has not arrived by now never will.
-        self.hash_pending = None;
+        self.comparison.take_pending_hash();
         if let Some(settings) = self.next_delay_settings.filter(|settings| settings.from_frame <= self.frame) {
             self.apply_delay_settings(settings);
         }
@@ -381,14 +306,14 @@ impl Session {
     /// master itself, and until a tick of the master and a round trip to it are known.
     fn zhao_master(&self) -> Option<MasterObservation> {
         let setter = self.schedule.setter().filter(|_| self.config.pacing == Pacing::Zhao)?;
-        let peer = self.peers.iter().find(|peer| peer.site == setter)?;
-        let last_received = peer.inputs.end().checked_sub(1).filter(|_| peer.lobby.has_played)?;
-        Some(MasterObservation { last_received, received_at: peer.last_input_at, rtt: peer.clock.rtt()? })
+        let peer = self.peers.iter().find(|peer| peer.site() == setter)?;
+        let last_received = peer.inputs().end().checked_sub(1).filter(|_| peer.has_played())?;
+        Some(MasterObservation { last_received, received_at: peer.last_input_at(), rtt: peer.clock().rtt()? })
     }
 
     /// Returns the end of the frames whose inputs are all known.
     pub(super) fn known_end(&self) -> Frame {
-        self.peers.iter().map(Peer::known_end).fold(self.own_inputs.end(), Frame::min)
+        self.peers.known_end().min(self.own_inputs.end())
     }
 
     /// Returns the prediction window at this site: the one in force, or 0 if this site's machine cannot save its state.
@@ -422,31 +347,29 @@ impl Session {
     /// the previous end of the peer's known inputs. Frames that are yet to be stepped or resimulated need no rollback.
     #[inline]
     pub(super) fn check_predictions(&mut self, index: usize, known: Frame) {
-        self.peers[index].settle_substitute_input();
-        let until = self.peers[index].known_end().min(self.machine_frame);
+        let peer = &mut self.peers[index];
+        peer.settle_substitute_input();
+        let until = peer.known_end().min(self.machine_frame);
         // The machine stepped the frames before this site played with confirmed inputs.
         let known = known.max(if self.joining.is_some() { Frame::NEVER } else { self.joined_at });
         if known < until {
-            let mispredicted = self.peers[index].first_misprediction(known, until);
+            let mispredicted = self.predictions[index].first_misprediction(peer, known, until);
             self.first_misprediction = [self.first_misprediction, mispredicted].into_iter().flatten().min();
         }
     }
 
     /// Gathers the inputs of all players for a frame in `input_words`, and predicts the missing ones.
     pub(super) fn gather_inputs(&mut self, frame: Frame) {
-        let Self { input_words: words, peers, config, .. } = self;
+        let Self { input_words: words, peers, predictions, config, .. } = self;
         words.fill(0);
         if let Some(packed) = self.own_inputs.value_blocks(frame) {
             self.layout.unpack_blocks(packed, words);
         }
-        for peer in peers {
+        for (peer, predictions) in peers.iter().zip(predictions) {
             let known = frame < peer.known_end();
-            let absent = peer.is_absent(frame);
-            let Peer { inputs, layout, predictions, substitute_input, absence, absence_input, .. } = peer;
-            let given = match absent {
-                true => Some(
-                    &(if absence.contains(&frame) { absence_input } else { substitute_input })[..inputs.block_count()],
-                ),
+            let (inputs, layout) = (peer.inputs(), peer.layout());
+            let given = match peer.is_absent(frame) {
+                true => Some(peer.substitute_input(frame)),
                 false => inputs.value_blocks(frame),
             };
             let packed = match given {
@@ -477,7 +400,7 @@ impl Session {
     /// Makes the next packets carry probes if the pacer has abandoned its plan, the planned start before this step.
     fn announce_new_plan(&mut self, previous: Option<Instant>) {
         if self.schedule.has_abandoned(previous) {
-            self.peers.iter_mut().for_each(Peer::make_probe_due);
+            self.peers.make_probes_due();
         }
     }
 
@@ -485,7 +408,7 @@ impl Session {
     /// compared.
     fn resimulate_frame(&mut self, target: SimulationTarget, frame: Frame) {
         self.stats.resimulated += 1;
-        self.phase = Phase::Running(match self.request_hash_if_compared(frame) {
+        self.phase = Phase::Running(match self.comparison.request_hash(frame) {
             true => FramePhase::HashResimulated { target },
             false => FramePhase::Simulate { target, is_saved: false },
         });
@@ -497,31 +420,24 @@ impl Session {
         let frame = self.frame;
         self.frame = frame.next();
         self.feed_confirmed();
-        let hash = self.request_hash_if_compared(frame);
+        let hash = self.comparison.request_hash(frame);
         self.phase = Phase::Running(if hash { FramePhase::Hash } else { FramePhase::Idle });
-        if !hash && self.next_compared_frame.is_some_and(|next| next < frame) {
+        if !hash && self.comparison.is_behind(frame) {
             self.publish_confirmed_digests();
         }
         if frame.number().is_multiple_of(INPUT_DIGEST_INTERVAL) {
-            self.advance_input_digests();
+            let confirmed = self.confirmed_end();
+            self.comparison.advance_input_digests(confirmed, &self.peers, &self.own_inputs);
         }
-    }
-
-    /// Returns whether the state after a frame is compared. If so, notes that its hash was requested.
-    fn request_hash_if_compared(&mut self, frame: Frame) -> bool {
-        let interval = self.config.settings.compare_interval;
-        let is_compared = interval > 0 && (frame.number() + 1).is_multiple_of(interval);
-        if is_compared {
-            self.hash_pending = Some(frame);
-        }
-        is_compared
     }
 
     fn end_stall(&mut self, now: Instant, began: Instant) {
         if let Some(ended) = self.stall.end(now) {
             self.stats.stalls += 1;
             self.stats.stall_time += now - began;
-            self.charge_stall(ended);
+            if !ended.caused_by.is_empty() && self.own_stall_limit().is_some() {
+                self.slow_peers.charge(ended, &self.peers);
+            }
         }
         if self.stall.end_freeze() {
             self.events.push(Event::Resumed { frame: self.frame, after: now - began });
@@ -561,14 +477,13 @@ impl Session {
 
     /// Chooses the pace setter: the lowest site that plays, or `None` if that is this site.
     pub(super) fn choose_pace_setter(&mut self) {
-        let playing = self.peers.iter().filter(|peer| peer.is_playing()).map(|peer| peer.site);
-        self.schedule.follow(playing.min().filter(|lowest| *lowest < self.config.site));
+        self.schedule.follow(self.peers.pace_setter());
     }
 
     /// Runs the periodic update of a running game, which handles leaves, freezes, membership and timeouts.
     pub(super) fn update(&mut self, now: Instant) {
         if self.is_steady(now) {
-            self.peers.iter_mut().for_each(|peer| peer.reset_relay_selector(now));
+            self.relays.reset(now);
             return self.update_auto_tuner(now);
         }
         self.update_all(now);
@@ -592,7 +507,12 @@ impl Session {
             && self.split_brain.is_idle()
             && self.desync_search.as_ref().is_none_or(|search| !search.is_under_way())
             && !matches!(self.phase, Phase::Running(FramePhase::AwaitInputs { .. }))
-            && self.peers.iter().all(|peer| peer.is_steady(now))
+            && self.reports.is_empty()
+            && self
+                .peers
+                .iter()
+                .enumerate()
+                .all(|(index, peer)| peer.is_steady(now) && self.membership.is_peer_idle(index, peer))
     }
 
     #[cold]
@@ -601,11 +521,11 @@ impl Session {
             self.update_leaver(now, index);
         }
         self.update_slow_peers(now);
-        self.update_reports(now);
-        self.update_membership(now);
+        self.update_reports();
+        self.update_membership();
         self.update_split_brain(now);
         self.update_command();
-        self.update_relays(now);
+        self.relays.update(now, &self.peers, self.membership.muted());
         self.update_classic_recovery(now);
         self.update_extras_pending(now);
         self.update_desync_search(now);
@@ -625,17 +545,18 @@ impl Session {
 
     /// Completes the leave of a peer when all its inputs are known, and later frees its seat.
     fn update_leaver(&mut self, now: Instant, index: usize) {
-        let peer = &mut self.peers[index];
-        let Seat::Leaving(last) = peer.seat else { return };
-        if peer.inputs.end() < last {
+        let peer = &self.peers[index];
+        let Seat::Leaving(last) = peer.seat() else { return };
+        if peer.inputs().end() < last {
             return;
         }
-        if !self.left_sites.contains(peer.site) {
-            self.left_sites.insert(peer.site);
-            self.events.push(Event::Left { site: peer.site, frame: last });
+        let site = peer.site();
+        if !self.peers.is_reported_gone(site) {
+            self.peers.report_gone(site);
+            self.events.push(Event::Left { site, frame: last });
             self.choose_pace_setter();
-        } else if now - peer.last_received_at > LEAVER_LINGER || self.frame > last + 60 {
-            peer.seat = Seat::Free(last);
+        } else if now - peer.last_received_at() > LEAVER_LINGER || self.frame > last + 60 {
+            self.peers[index].free_seat();
             self.sending.set_active(index, false);
             self.end_if_alone();
         }
@@ -647,9 +568,12 @@ impl Session {
         if now - began < limit || self.can_step() {
             return;
         }
-        let waiting_for: SiteSet = self.stalling_peers().map(|peer| peer.site).collect();
-        let silent =
-            self.stalling_peers().filter(|peer| now - peer.last_received_at >= limit).map(|peer| peer.site).collect();
+        let waiting_for: SiteSet = self.stalling_peers().map(|peer| peer.site()).collect();
+        let silent = self
+            .stalling_peers()
+            .filter(|peer| now - peer.last_received_at() >= limit)
+            .map(|peer| peer.site())
+            .collect();
         let freeze = Freeze { frame: self.frame, since: began, waiting_for, silent_sites: silent };
         if self.stall.note_freeze(freeze) {
             self.events.push(Event::Frozen(freeze));
@@ -663,10 +587,10 @@ impl Session {
     fn update_own_leave(&mut self, now: Instant) {
         let is_informed = |peer: &Peer| {
             peer.is_free()
-                || peer.is_dropped
+                || peer.is_dropped()
                 || peer.was_restarted()
-                || peer.knows_own_leave
-                || now - peer.last_received_at > LEAVE_WAIT_FOR_SILENT_PEER
+                || peer.knows_own_leave()
+                || now - peer.last_received_at() > LEAVE_WAIT_FOR_SILENT_PEER
         };
         let Some(leave) = self.leaving else { return };
         if now - leave.since > MAX_LEAVE_WAIT || self.peers.iter().all(is_informed) {
@@ -676,10 +600,11 @@ impl Session {
 
     fn timed_out_site(&self, now: Instant) -> Option<SiteId> {
         let limit = self.config.silence_timeout?;
-        let complete =
-            |peer: &Peer| peer.absent_from().is_some_and(|last| peer.inputs.end() >= last) && peer.join_frame.is_none();
-        let silent = |peer: &&Peer| !complete(peer) && now - peer.last_received_at > limit;
-        self.peers.iter().find(silent).map(|peer| peer.site)
+        let complete = |peer: &Peer| {
+            peer.absent_from().is_some_and(|last| peer.inputs().end() >= last) && peer.join_frame().is_none()
+        };
+        let silent = |peer: &&Peer| !complete(peer) && now - peer.last_received_at() > limit;
+        self.peers.iter().find(silent).map(|peer| peer.site())
     }
 
     /// Ends the session if all other players have left, unless the game started with free seats, a dropped site can
@@ -687,7 +612,7 @@ impl Session {
     pub(super) fn end_if_alone(&mut self) {
         let has_open_seats =
             self.config.settings.starting_sites != SiteSet::first(usize::from(self.config.settings.site_count));
-        let has_left = |peer: &Peer| peer.is_free() && !peer.is_dropped;
+        let has_left = |peer: &Peer| peer.is_free() && !peer.is_dropped();
         if !self.config.can_play_alone && !has_open_seats && self.peers.iter().all(has_left) {
             self.end_session(SessionEnd::Alone);
         }

@@ -8,7 +8,6 @@
 
 use sha2::{Digest, Sha256};
 
-use super::peer::Peer;
 use crate::frame::Frame;
 use crate::input::{MAX_BLOCKS, PackedInputPart, Stream};
 
@@ -99,21 +98,6 @@ impl InputDigest {
         let hash = <[u8; 32]>::from(changes.finalize());
         self.last_value = hash.first_chunk().copied().map(u64::from_le_bytes);
         self.last_value
-    }
-}
-
-impl Peer {
-    /// Adds the peer's received inputs up to and including a compared frame, and returns their hash; `None` as for
-    /// [`InputDigest::close_interval`].
-    pub(super) fn close_input_digest(&mut self, frame: Frame) -> Option<u64> {
-        self.advance_input_digest(frame.next());
-        self.input_digest.close_interval(frame)
-    }
-
-    pub(super) fn advance_input_digest(&mut self, until: Frame) {
-        let mut digest = core::mem::replace(&mut self.input_digest, InputDigest::new(Frame::ZERO));
-        digest.advance(&self.inputs, until, |frame| self.is_absent(frame));
-        self.input_digest = digest;
     }
 }
 

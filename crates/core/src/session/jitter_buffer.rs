@@ -183,7 +183,7 @@ impl GroupPause {
 
 impl Session {
     fn jitter_buffer_model(&self, peer: &Peer) -> JitterBufferModel {
-        JitterBufferModel::new(self.config.settings.rate.period(), self.delay_settings.input_delay, &peer.clock)
+        JitterBufferModel::new(self.config.settings.rate.period(), self.delay_settings.input_delay, peer.clock())
     }
 
     /// Returns how many frames can be stepped with the known inputs of a peer; negative if frames were stepped with
@@ -207,7 +207,7 @@ impl Session {
             |peer: &&Peer| peer.is_playing() && self.jitter_buffer_model(peer).is_pause_due(self.buffered_frames(peer));
         let Some(peer) = self.peers.iter().find(is_starving) else { return false };
         let duration = self.jitter_buffer_model(peer).pause_duration();
-        let Some(until) = self.group_time(self.clock.host_time(now) + duration) else { return false };
+        let Some(until) = self.peers.group_time(now + duration) else { return false };
         self.begin_pause(
             now,
             PauseRequest { requested_by: self.config.site, frame: self.frame, until_ns: until.as_nanos() },
@@ -229,7 +229,7 @@ impl Session {
     /// Changes the pause, and makes the next packets carry the new plan if there is one.
     fn announce_pause_plan(&mut self, change: impl FnOnce(&mut FrameSchedule) -> bool) {
         if change(&mut self.schedule) {
-            self.peers.iter_mut().for_each(Peer::make_probe_due);
+            self.peers.make_probes_due();
         }
     }
 
@@ -239,7 +239,8 @@ impl Session {
         let is_enabled = self.config.settings.starvation_policy == StarvationPolicy::Pause
             && matches!(self.phase, Phase::Running(_))
             && (self.frame - request.frame).abs() <= i64::from(self.max_lead);
-        let Some(until) = self.local_time(GroupInstant::from_nanos(request.until_ns)).filter(|_| is_enabled) else {
+        let Some(until) = self.peers.local_time(GroupInstant::from_nanos(request.until_ns)).filter(|_| is_enabled)
+        else {
             return;
         };
         // If this site begins another frame next, it resumes when the requester begins that frame.
@@ -255,27 +256,11 @@ impl Session {
         }
     }
 
-    /// Returns whether the next packet to a peer requests missing inputs.
-    #[inline]
-    pub(super) fn requests_missing_inputs(&self, peer: &Peer) -> bool {
-        !peer.inputs.is_gapless() && (self.config.recovery != Recovery::Classic || peer.is_request_due)
-    }
-
     /// Makes a packet due that requests missing inputs, or that answers a peer's request (`is_answer_due`), with
     /// [`Recovery::Classic`].
     pub(super) fn schedule_classic_recovery(&mut self, now: Instant, index: usize, is_answer_due: bool) {
-        let peer = &mut self.peers[index];
-        let has_gap = !peer.inputs.is_gapless();
-        if !has_gap {
-            peer.next_request_at = None;
-        }
-        let request_now = has_gap && peer.next_request_at.is_none_or(|at| at <= now);
-        if request_now {
-            peer.is_request_due = true;
-            let answer_time = peer.clock.rtt().unwrap_or_default() * 3 / 2 + peer.clock.jitter() * JITTER_DEVIATIONS;
-            peer.next_request_at = Some(now + answer_time.min(peer.clock.max_plausible_rtt()));
-        }
-        if (request_now || is_answer_due) && !peer.is_free() {
+        let is_request_due = self.peers[index].request_missing_inputs(now);
+        if (is_request_due || is_answer_due) && !self.peers[index].is_free() {
             self.sending.mark_answer_due(index);
         }
     }

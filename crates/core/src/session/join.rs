@@ -15,10 +15,8 @@ use alloc::boxed::Box;
 use super::config::{Config, LateJoinConfig};
 use super::desync::DesyncSearch;
 use super::event::{Event, SessionEnd};
-use super::membership::Membership;
-use super::membership_reports::MembershipReports;
+use super::peer::Peer;
 use super::peer::TICK_SILENCE_LIMIT;
-use super::peer::{Peer, Seat};
 use super::phase::{FramePhase, Phase};
 use super::quorum::is_quorum_of;
 use super::request::Request;
@@ -143,7 +141,7 @@ impl Session {
         if self.has_consumed_feed() {
             return None;
         }
-        let Self { joining, input_words: words, machine_frame, frame, hash_pending, .. } = self;
+        let Self { joining, input_words: words, machine_frame, frame, comparison, .. } = self;
         let joining = joining.as_mut()?;
         if joining.join_frame.is_some()
             && let Some(inputs) = joining.spectator.take_words(*frame)
@@ -167,7 +165,7 @@ impl Session {
                 Request::Advance { frame: next, inputs: words, fresh: false }
             }
             SpectatorRequest::Hash { frame, .. } => {
-                *hash_pending = Some(frame);
+                comparison.expect_hash(frame);
                 Request::Hash { frame }
             }
         })
@@ -183,7 +181,7 @@ impl Session {
                 SpectatorEvent::Dropped { reason } => return self.abort_joining(now, reason),
                 SpectatorEvent::Ended { .. } => return self.abort_joining(now, SourceError::Silent),
                 SpectatorEvent::Diverged { frame } => {
-                    let site = self.peers.iter().map(|peer| peer.site).min().unwrap_or(self.config.site);
+                    let site = self.peers.iter().map(|peer| peer.site()).min().unwrap_or(self.config.site);
                     self.events.push(Event::Diverged { site, frame });
                 }
                 _ => {}
@@ -195,11 +193,11 @@ impl Session {
     /// are used up. If its source delivers nothing, this site tries another one; if none delivers, it gives its seat
     /// back.
     fn update_join_progress(&mut self, now: Instant) {
-        let answer_time = self.max_player_rtt() * SOURCE_ROUND_TRIPS;
+        let answer_time = self.peers.max_player_rtt() * SOURCE_ROUND_TRIPS;
         if self.is_seat_awaited_too_long(now, JOIN_TIMEOUT + answer_time) {
             return self.abort_joining(now, SourceError::Silent);
         }
-        let is_player = |addr: Addr| self.peers.iter().any(|peer| peer.addr == addr && peer.is_playing());
+        let is_player = |addr: Addr| self.peers.iter().any(|peer| peer.addr() == addr && peer.is_playing());
         let Some(joining) = self.joining.as_mut().filter(|joining| joining.join_frame.is_some()) else { return };
         let next = joining.spectator.next_frame();
         if next > joining.progress.0 {
@@ -246,7 +244,7 @@ impl Session {
         let Some(joining) = &self.joining else { return false };
         let unseated = joining.join_frame.is_none();
         if !joining.has_announced_ready
-            || !self.peers[index].lobby.knows_own_incarnation
+            || !self.lobby.knows_own_incarnation(index)
             || !unseated && tick.extras.is_empty()
         {
             return unseated;
@@ -266,7 +264,7 @@ impl Session {
     /// Returns whether a command of a peer, as coordinator, admits this incarnation of this site for a frame that this
     /// site has not stepped yet. A command that turned out to be void does not count.
     fn admits_us(&self, index: usize, command: &ScheduledCommand) -> bool {
-        let (own_site, site) = (self.config.site, self.peers[index].site);
+        let (own_site, site) = (self.config.site, self.peers[index].site());
         let CommandKind::Join { site: joining_site, incarnation, members, .. } = command.kind else { return false };
         let is_sound = command.issuer == site && members.iter().next() == Some(site) && !members.contains(own_site);
         let is_void = self.joining.as_ref().is_some_and(|joining| joining.void_admission == Some(*command));
@@ -292,7 +290,7 @@ impl Session {
     fn replaces_admission(&self, command: &ScheduledCommand) -> bool {
         let Some(issuer) = self.joining.as_ref().and_then(|joining| joining.admitted_by) else { return false };
         let is_active = |peer: &&Peer| peer.is_playing() && peer.silence(self.clock.last_call()) < TICK_SILENCE_LIMIT;
-        let lowest = self.peers.iter().filter(is_active).map(|peer| peer.site).min();
+        let lowest = self.peers.iter().filter(is_active).map(|peer| peer.site()).min();
         command.issuer != issuer && lowest == Some(command.issuer)
     }
 
@@ -304,40 +302,31 @@ impl Session {
         let first = command.frame;
         let own_width = self.layout.width();
         // If an earlier command admitted this site, the neutral inputs that it has already sent must not change.
-        let sent_end = self.membership.admitted_at.map(|_| self.own_inputs.end());
+        let sent_end = self.membership.admitted_at().map(|_| self.own_inputs.end());
         let joining = self.joining.as_mut().filter(|_| sent_end.is_some());
         let neutral_until = joining.map_or(first, |joining| {
             joining.neutral_until = joining.neutral_until.max(self.own_inputs.end());
             joining.neutral_until
         });
-        self.left_sites = SiteSet::EMPTY;
-        for peer in &mut self.peers {
-            peer.seat = Seat::Free(Frame::ZERO);
-            peer.newest_ack_tick = sent_end.map(|_| Frame::ZERO);
-            peer.reports = MembershipReports::default();
-            (peer.vote, peer.has_old_epoch, peer.is_withheld) = (None, false, false);
-            (peer.join_frame, peer.leave_after_join, peer.uninformed_until) = (None, None, None);
-            if members.contains(peer.site) {
-                peer.reopen_seat(first, own_width, false);
-                (peer.seat, peer.join_frame) = (Seat::Playing, None);
-                peer.lobby.has_played = true;
-                peer.last_received_at = self.clock.last_call();
-            } else {
-                // A site outside the game may have claimed to play, because its admission turned out to be void. It may
-                // ask again.
-                peer.incarnation = 0;
+        let now = self.clock.last_call();
+        self.peers.on_own_admission();
+        for index in 0..self.peers.len() {
+            let is_member = members.contains(self.peers[index].site());
+            self.peers[index].prepare_own_join(now, first, own_width, (is_member, sent_end.is_some()));
+            if is_member {
+                self.on_seat_taken(index, first, false);
             }
+            self.sending.set_active(index, !self.peers[index].is_free());
         }
-        for (index, peer) in self.peers.iter().enumerate() {
-            self.sending.set_active(index, !peer.is_free());
-        }
-        self.membership = Membership::admitted(self.clock.last_call());
-        self.request_epoch(epoch);
+        self.reports.on_own_admission();
+        let peers = &self.peers;
+        self.membership.on_own_admission(now, epoch, |index| members.contains(peers[index].site()));
+        self.slow_peers.on_own_admission();
         self.schedule_delay_settings(Frame::ZERO, input_delay, prediction_window);
         self.next_delay_settings.inspect(|settings| self.delay_settings = *settings);
         (self.command, self.last_applied_command) = (Some(command), Some(first));
         self.own_inputs = Stream::new(own_width, first);
-        self.own_input_digest = super::InputDigest::new(first);
+        self.comparison.restart_own_inputs(first);
         match &mut self.leaving {
             // This site was admitted although it already leaves, because the coordinator did not know that. It leaves
             // before its first frame.
@@ -368,7 +357,7 @@ impl Session {
     /// Pushes the first inputs, from the join frame on, which are neutral and sent in advance.
     fn push_settling_inputs(&mut self, first: Frame) {
         let period = self.config.settings.rate.period().as_nanos().max(1);
-        let max_rtt = self.max_rtt();
+        let max_rtt = self.peers.max_rtt();
         let (input_delay, prediction_window) =
             (i64::from(self.delay_settings.input_delay), i64::from(self.delay_settings.prediction_window));
         let max_frames = (MAX_FRAMES_AHEAD - 2 * input_delay - prediction_window).clamp(0, MAX_NEUTRAL_FRAMES);
@@ -395,7 +384,7 @@ impl Session {
             return;
         };
         let period = self.config.settings.rate.period().as_nanos().max(1);
-        let max_rtt = self.max_rtt();
+        let max_rtt = self.peers.max_rtt();
         let under_way = ((max_rtt + NEUTRAL_INPUT_TIME / 2).as_nanos() / period).clamp(0, MAX_NEUTRAL_FRAMES) as u32;
         // The other sites must not run further ahead of this site than their inputs are kept here.
         let until = (live_frame + under_way + self.delay_settings.input_delay)
@@ -425,7 +414,7 @@ impl Session {
         }
         // The players' inputs for older frames are no longer kept, so those frames have to come from the feed.
         let playing = self.peers.iter().filter(|peer| peer.is_playing());
-        if playing.map(|peer| peer.inputs.end() - next).max().is_some_and(|ahead| ahead > MAX_FRAMES_BEHIND) {
+        if playing.map(|peer| peer.inputs().end() - next).max().is_some_and(|ahead| ahead > MAX_FRAMES_BEHIND) {
             return false;
         }
         // If all sites are stalled, there is no plan to follow.
@@ -438,8 +427,7 @@ impl Session {
             self.observe_substitute_inputs();
             // The feed may have delivered more than the frames before the join frame.
             (self.frame, self.feed_end, self.search_end, self.joined_at) = (next, next, next, next);
-            self.next_compared_frame = first_compared_frame(first, self.config.settings.compare_interval);
-            self.skip_comparisons(next);
+            self.comparison.skip_until(next, first, &self.own_inputs);
             if let Some(search) = &mut self.desync_search {
                 *search = DesyncSearch::new(self.config.site, all_sites, &self.config.settings, next);
             }
@@ -456,10 +444,10 @@ impl Session {
         let players = self.peers.iter().filter(|peer| peer.is_playing());
         if players.clone().next().is_none() {
             let admitted_by = self.joining.as_ref().and_then(|joining| joining.admitted_by);
-            return self.peers.iter().any(|peer| Some(peer.site) == admitted_by && peer.inputs.end() > first);
+            return self.peers.iter().any(|peer| Some(peer.site()) == admitted_by && peer.inputs().end() > first);
         }
-        let informed = players.clone().filter(|peer| peer.sender.acked() > first);
-        is_quorum_of(players.map(|peer| peer.site).collect(), informed.map(|peer| peer.site).collect())
+        let informed = players.clone().filter(|peer| peer.acked() > first);
+        is_quorum_of(players.map(|peer| peer.site()).collect(), informed.map(|peer| peer.site()).collect())
     }
 
     /// Takes over the substitute inputs of sites that were dropped before this site joined or in its first frame: with
@@ -468,17 +456,6 @@ impl Session {
         if self.config.settings.absent_input == AbsentInput::Repeat {
             let Self { peers, input_words: words, machine_frame, .. } = self;
             peers.iter_mut().for_each(|peer| peer.observe_substitute_input(*machine_frame, words));
-        }
-    }
-
-    /// Skips the compared frames before `next`, because this site has no hash of the states after them. This site's
-    /// inputs for these frames, which were sent in advance, still enter its input digest.
-    fn skip_comparisons(&mut self, next: Frame) {
-        let interval = self.config.settings.compare_interval;
-        while let Some(frame) = self.next_compared_frame.filter(|frame| *frame < next) {
-            self.own_input_digest.advance(&self.own_inputs, frame.next(), |_| false);
-            self.own_input_digest.close_interval(frame);
-            self.next_compared_frame = Some(frame + interval);
         }
     }
 
@@ -491,16 +468,10 @@ impl Session {
             pacer.enable_dither(self.config.site);
         }
         for peer in self.peers.iter().filter(|peer| peer.is_playing()) {
-            pacer.on_delay(at, peer.site, peer.clock.rtt_min().unwrap_or_default() / 2);
+            pacer.on_delay(at, peer.site(), peer.clock().rtt_min().unwrap_or_default() / 2);
         }
         self.schedule.start(pacer);
         self.invalidate_send_time();
         self.choose_pace_setter();
     }
-}
-
-/// Returns the first compared frame that is not before `first`; `None` if no states are compared.
-fn first_compared_frame(first: Frame, interval: u32) -> Option<Frame> {
-    let next = (first.number() + 1).checked_next_multiple_of(interval)?;
-    (interval > 0).then(|| Frame::new(next - 1))
 }

@@ -5,18 +5,16 @@
 //! every other, the lowest of them sets the instant of group time at which the first frame begins. Every site that
 //! knows the start passes it on.
 
+use alloc::string::ToString;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::Session;
 use super::event::Event;
 use super::peer::Peer;
-use super::phase::Phase;
-use crate::codec::VERSION;
-use crate::frame::Frame;
-use crate::id::{Addr, SiteId, SiteSet};
+use super::peers::Peers;
+use crate::id::{SiteId, SiteSet};
 use crate::session::message::{Hello, Refusal};
-use crate::settings::SettingsDifference;
+use crate::settings::{Settings, SettingsDifference};
 use crate::time::{GroupInstant, Instant, TimeDelta};
 
 /// Silence after which a peer may have moved to another address, and age after which its request to join is void.
@@ -25,296 +23,336 @@ pub(super) const ALIVE_TIMEOUT: TimeDelta = TimeDelta::from_secs(1);
 /// starts late and catches up.
 const MAX_START_LEAD: TimeDelta = TimeDelta::from_secs(2);
 
-impl Session {
-    #[cold]
-    pub(super) fn handle_hello(&mut self, now: Instant, from: Addr, hello: &Hello, bytes: usize) {
-        if hello.session_id != self.config.session_id {
-            self.stats.dropped_datagrams.strangers += 1;
-            return;
-        }
-        if hello.site == self.config.site {
-            return self.on_site_number_conflict(from, "the site number", hello.site);
-        }
-        let Some(index) = self.peers.iter().position(|peer| peer.site == hello.site) else {
-            self.stats.dropped_datagrams.strangers += 1;
-            return;
-        };
-        if self.peers.iter().any(|peer| peer.addr == from && peer.site != hello.site) {
-            // A peer cannot send hellos for another site.
-            self.stats.dropped_datagrams.strangers += 1;
-            return;
-        }
-        let peer = &self.peers[index];
-        let restarted = peer.newest_incarnation != 0 && hello.incarnation > peer.newest_incarnation;
-        let stale = hello.incarnation < peer.newest_incarnation;
-        let is_newer = restarted || peer.is_newer_stamp(hello.stamp_us as i64);
-        if stale || !self.accept_hello_from(now, index, from, (is_newer, restarted)) {
-            self.stats.dropped_datagrams.strangers += 1;
-            return;
-        }
-        self.update_incarnation(index, hello, restarted);
-        self.record_hello(now, index, hello, is_newer, bytes);
-        self.learn_clock(now, index, hello);
-        if let Some(reason) = hello.refusal {
-            self.on_refusal(now, index, hello, reason);
-        }
-        self.compare_settings(index, hello);
-        self.peers[index].lobby.agrees_with = hello.agreed_sites;
-        if is_newer {
-            self.on_leaving_flag(index, hello.is_leaving);
-        }
-        self.learn_start(now, hello.start_ns);
-        self.try_start(now);
+/// Longest time to a start that another site has announced. A start further ahead is a lie or a mistake, and waiting
+/// for it would hang the session.
+const MAX_ANNOUNCED_LEAD: TimeDelta = TimeDelta::from_secs(60);
+
+/// The agreement of the sites on settings and start, and the requests to join.
+#[derive(Debug)]
+pub(super) struct Lobby {
+    /// By index of the peer.
+    states: Vec<LobbyState>,
+    /// Start of the game in group time, once the sites have agreed on it.
+    start_time: Option<GroupInstant>,
+    is_refused: bool,
+}
+
+/// The state of a peer that comes from its hellos: agreement on the settings, leaving, requests to join.
+#[derive(Clone, Debug, Default)]
+struct LobbyState {
+    has_agreed: bool,
+    /// Sites that the peer agrees with, as the last hello from it says.
+    agrees_with: SiteSet,
+    /// Differences from the peer's settings, protocol version or site number, as last found; empty if none were found.
+    differences: Vec<SettingsDifference>,
+    /// Whether the peer's newest hello announces that it leaves.
+    has_left: bool,
+    /// Whether the last hello from the peer names this site's current incarnation.
+    knows_own_incarnation: bool,
+    /// Whether the peer, which asks to join the running game, is ready to play; `None` if it does not ask to join.
+    join_readiness: Option<bool>,
+    /// When the peer last asked to join.
+    join_requested_at: Option<Instant>,
+    /// Whether the peer gives inputs for frames that were confirmed without it, because the command that admitted it
+    /// was voided.
+    is_admission_void: bool,
+}
+
+impl Lobby {
+    pub(super) fn new(peer_count: usize) -> Self {
+        Self { states: vec![LobbyState::default(); peer_count], start_time: None, is_refused: false }
     }
 
-    /// Records which incarnation of a peer sends hellos. Until the peer has played, its newest incarnation is the one
-    /// that will play. For a joiner that is not admitted yet, a peer that does not ask to join is a player.
-    fn update_incarnation(&mut self, index: usize, hello: &Hello, restarted: bool) {
-        let is_spectating = self.joining.is_some() && self.own_join_frame().is_none();
-        let peer = &mut self.peers[index];
-        if restarted {
-            peer.reset_after_restart();
-        }
-        peer.newest_incarnation = hello.incarnation;
-        if (is_spectating || !peer.lobby.has_played && peer.is_playing()) && hello.join_readiness.is_none() {
-            peer.incarnation = hello.incarnation;
-        }
+    /// Returns the start of the game in group time, once the sites have agreed on it.
+    #[inline]
+    pub(super) fn start_time(&self) -> Option<GroupInstant> {
+        self.start_time
     }
 
-    fn record_hello(&mut self, now: Instant, index: usize, hello: &Hello, is_newer: bool, bytes: usize) {
-        let peer = &mut self.peers[index];
-        // A peer that does not know the start, or wants to join, needs a hello. An old packet does not show such a
-        // need.
-        let needs_hello = (hello.start_ns.is_none() || hello.join_readiness.is_some()) && is_newer;
-        peer.lobby.knows_own_incarnation = hello.your_incarnation == self.config.incarnation;
-        // An admitted joiner needs ticks, and hellos would take their place.
-        let has_seat = (peer.is_playing() || peer.join_frame.is_some()) && hello.incarnation == peer.incarnation;
-        let is_admitted = has_seat && hello.join_readiness.is_some();
-        if needs_hello && self.start_time.is_some() && !is_admitted || self.sending.is_hello_due(index) {
-            self.sending.require_hello(index);
-        }
-        if is_newer {
-            // A site that has, or had, this seat must restart to join.
-            peer.lobby.join_readiness = hello.join_readiness.filter(|_| hello.incarnation > peer.incarnation);
-            peer.lobby.join_requested_at = peer.lobby.join_readiness.map(|_| now);
-        }
-        if peer.lobby.has_played {
-            // A site that has played and is in the lobby again sends no inputs: it counts as silent.
-            peer.count_received(bytes);
-        } else {
-            peer.on_received(now, bytes);
-        }
+    pub(super) fn set_start_time(&mut self, start: GroupInstant) {
+        self.start_time = Some(start);
     }
 
-    /// Returns whether a hello may come from this address. A hello from another address means that the site has moved,
-    /// if it is newer than all others or the site was restarted. But while packets of a site that has played still
-    /// arrive from its old address, such a hello is refused: another sender uses the site's number.
-    fn accept_hello_from(
+    /// Returns whether another site refuses this one.
+    pub(super) fn is_refused(&self) -> bool {
+        self.is_refused
+    }
+
+    /// Notes that another site refuses this one. Returns whether it is the first refusal.
+    pub(super) fn refuse(&mut self) -> bool {
+        !core::mem::replace(&mut self.is_refused, true)
+    }
+
+    /// Records what a hello says about this site's incarnation and, if it is the newest, about joining. `playing` is
+    /// the incarnation that has, or had, the peer's seat: it must restart to join.
+    pub(super) fn on_hello(
         &mut self,
         now: Instant,
         index: usize,
-        from: Addr,
-        (is_newer, restarted): (bool, bool),
-    ) -> bool {
-        let peer = &self.peers[index];
-        let silent = now - peer.last_received_at >= ALIVE_TIMEOUT;
-        let moved = is_newer && (silent || !peer.lobby.has_played) || restarted && silent;
-        self.accept_address(index, from, moved)
-    }
-
-    fn learn_clock(&mut self, now: Instant, index: usize, hello: &Hello) {
-        let echo = hello.echo.map(|(sent_us, held_ns)| (sent_us as i64, TimeDelta::from_nanos(i64::from(held_ns))));
-        self.peers[index].on_stamp(now, hello.stamp_us as i64, echo);
-    }
-
-    /// Handles a hello of another protocol version. Only one from a peer's known address counts.
-    #[cold]
-    pub(super) fn handle_other_version(&mut self, from: Addr, version: u8) {
-        match self.peers.iter().position(|peer| peer.addr == from) {
-            None => self.stats.dropped_datagrams.strangers += 1,
-            Some(index) => {
-                let text = |version: u8| alloc::format!("{version}");
-                let setting = "the protocol's version".into();
-                self.record_disagreement(
-                    index,
-                    vec![SettingsDifference { setting, ours: text(VERSION), theirs: text(version) }],
-                );
-            }
+        hello: &Hello,
+        own: u32,
+        playing: u32,
+        is_newest: bool,
+    ) {
+        let state = &mut self.states[index];
+        state.knows_own_incarnation = hello.your_incarnation == own;
+        if is_newest {
+            state.join_readiness = hello.join_readiness.filter(|_| hello.incarnation > playing);
+            state.join_requested_at = state.join_readiness.map(|_| now);
         }
     }
 
-    /// Handles a hello that claims this site's number. If it comes from a peer's address, that peer disagrees with this
-    /// site about site numbers.
-    fn on_site_number_conflict(&mut self, from: Addr, setting: &str, theirs: SiteId) {
-        self.stats.dropped_datagrams.strangers += 1;
-        let Some(index) = self.peers.iter().position(|peer| peer.addr == from) else { return };
-        let text = |site: SiteId| alloc::format!("{site}");
-        let expected = text(self.peers[index].site);
-        let difference = SettingsDifference { setting: setting.into(), ours: expected, theirs: text(theirs) };
-        self.record_disagreement(index, vec![difference]);
+    /// Records the sites that a peer agrees with.
+    pub(super) fn on_agreed_sites(&mut self, index: usize, agreed: SiteSet) {
+        self.states[index].agrees_with = agreed;
     }
 
-    /// Compares the settings of a peer with this site's. A peer may change its settings, so this goes on until the
-    /// start, and after it for peers that ask to join.
-    fn compare_settings(&mut self, index: usize, hello: &Hello) {
-        if !matches!(self.phase, Phase::Lobby | Phase::Joining) && hello.join_readiness.is_none() {
-            return;
-        }
-        let differences = self.config.settings.differences(&hello.settings);
-        let peer = &mut self.peers[index];
+    /// Compares a peer's settings with this site's. The sites agree once their settings are equal and the peer's clock
+    /// is known (`is_clock_known`). Returns an event if something has changed.
+    pub(super) fn compare_settings(
+        &mut self,
+        index: usize,
+        (ours, theirs): (&Settings, &Settings),
+        is_clock_known: bool,
+        site: SiteId,
+    ) -> Option<Event> {
+        let differences = ours.differences(theirs);
         if !differences.is_empty() {
-            return self.record_disagreement(index, differences);
+            return self.disagree(index, site, differences);
         }
-        peer.lobby.differences.clear();
-        if !peer.lobby.has_agreed && peer.clock.is_ready() {
-            peer.lobby.has_agreed = true;
-            self.events.push(Event::Agreed { site: hello.site });
-        }
+        let state = &mut self.states[index];
+        state.differences.clear();
+        let agrees = !state.has_agreed && is_clock_known;
+        state.has_agreed |= agrees;
+        agrees.then_some(Event::Agreed { site })
     }
 
-    fn record_disagreement(&mut self, index: usize, differences: Vec<SettingsDifference>) {
-        let lobby = &mut self.peers[index].lobby;
-        lobby.has_agreed = false;
-        if lobby.differences != differences {
-            lobby.differences.clone_from(&differences);
-            self.events.push(Event::Disagreed { site: self.peers[index].site, differences });
-        }
+    /// Records that a peer uses another version of the protocol.
+    pub(super) fn on_other_version(&mut self, index: usize, site: SiteId, (ours, theirs): (u8, u8)) -> Option<Event> {
+        let setting = "the protocol's version".into();
+        self.disagree(
+            index,
+            site,
+            vec![SettingsDifference { setting, ours: ours.to_string(), theirs: theirs.to_string() }],
+        )
     }
 
-    /// Handles a peer's refusal. A refusal of an earlier incarnation of this site does not count.
-    fn on_refusal(&mut self, now: Instant, index: usize, hello: &Hello, reason: Refusal) {
-        if hello.your_incarnation != self.config.incarnation
-            || self.handle_split_brain_refusal(now, index, hello, reason)
-        {
-            return;
-        }
-        if self.phase == Phase::Lobby && !self.is_refused {
-            self.is_refused = true;
-            // A site that will not play has nothing to publish.
-            self.close_feed();
-            self.events.push(Event::Refused { site: hello.site, reason });
-        }
-        // This site plays or was admitted. If it was admitted and does not play yet, the command that admitted it was
-        // voided.
-        if self.schedule.is_started() && reason == Refusal::Dropped {
-            self.on_refusal_report(now, index);
-        }
+    /// Records that the peer that this site knows as `site` takes itself for `claimed`.
+    pub(super) fn on_other_site(&mut self, index: usize, site: SiteId, claimed: SiteId) -> Option<Event> {
+        let setting = "the site number".into();
+        self.disagree(
+            index,
+            site,
+            vec![SettingsDifference { setting, ours: site.to_string(), theirs: claimed.to_string() }],
+        )
     }
 
-    /// Handles a peer's statement whether it leaves. Before the start, a leaving peer keeps the others in the lobby
-    /// until it comes back. After the start, the statement means that the peer gives no inputs.
-    fn on_leaving_flag(&mut self, index: usize, leaving: bool) {
-        let peer = &mut self.peers[index];
-        if self.start_time.is_none() && leaving && !peer.lobby.has_left {
-            self.events.push(Event::Left { site: peer.site, frame: self.frame });
+    fn disagree(&mut self, index: usize, site: SiteId, differences: Vec<SettingsDifference>) -> Option<Event> {
+        let state = &mut self.states[index];
+        state.has_agreed = false;
+        let is_new = state.differences != differences;
+        if is_new {
+            state.differences.clone_from(&differences);
         }
-        peer.lobby.has_left = leaving;
-        if leaving && self.start_time.is_some() && !peer.lobby.has_played {
-            self.apply_leave(index, Frame::new(self.config.settings.input_delay));
-        }
+        is_new.then_some(Event::Disagreed { site, differences })
+    }
+
+    /// Records whether a peer's newest hello announces that it leaves. Returns what was recorded before.
+    pub(super) fn set_left(&mut self, index: usize, has_left: bool) -> bool {
+        core::mem::replace(&mut self.states[index].has_left, has_left)
+    }
+
+    /// Returns whether a peer's newest hello announces that it leaves.
+    pub(super) fn has_left(&self, index: usize) -> bool {
+        self.states[index].has_left
+    }
+
+    /// Returns whether the last hello from a peer names this site's current incarnation.
+    pub(super) fn knows_own_incarnation(&self, index: usize) -> bool {
+        self.states[index].knows_own_incarnation
+    }
+
+    /// Returns whether a peer asks to join the running game.
+    pub(super) fn asks_to_join(&self, index: usize) -> bool {
+        self.states[index].join_readiness.is_some()
+    }
+
+    /// Forgets a peer's request to join: it has no use for it, or asks again.
+    pub(super) fn forget_join_request(&mut self, index: usize) {
+        self.states[index].join_readiness = None;
+    }
+
+    /// Records that a peer's admission is void although the peer plays by it.
+    pub(super) fn void_admission(&mut self, index: usize) {
+        self.states[index].is_admission_void = true;
+        self.forget_join_request(index);
+    }
+
+    /// Forgets the request of a joiner that takes its seat.
+    pub(super) fn on_seat_taken(&mut self, index: usize) {
+        self.states[index].is_admission_void = false;
+        self.forget_join_request(index);
+    }
+
+    /// Forgets what the hellos of a peer's previous incarnation said.
+    pub(super) fn on_restart(&mut self, index: usize) {
+        self.states[index] = LobbyState::default();
     }
 
     /// Returns the sites that this site agrees with on the settings and whose clocks it knows, including itself.
-    pub(super) fn agreed_sites(&self) -> SiteSet {
-        let peers = self.peers.iter().filter(|peer| peer.lobby.has_agreed).map(|peer| peer.site);
-        peers.chain([self.config.site]).collect()
+    pub(super) fn agreed_sites(&self, peers: &Peers) -> SiteSet {
+        let agreed = peers.iter().zip(&self.states).filter(|(_, state)| state.has_agreed);
+        agreed.map(|(peer, _)| peer.site()).chain([peers.own_site()]).collect()
     }
 
     /// Returns the starting sites that are not connected, have left, do not agree with this site, or do not agree with
     /// every starting site.
-    pub(super) fn missing_in_lobby(&self) -> SiteSet {
-        let starting_sites = self.config.settings.starting_sites;
-        let missing = |peer: &&Peer| {
-            peer.lobby.has_left || !peer.lobby.has_agreed || !peer.lobby.agrees_with.contains_all(starting_sites)
-        };
-        let needed = |peer: &&Peer| starting_sites.contains(peer.site);
-        self.peers.iter().filter(needed).filter(missing).map(|peer| peer.site).collect()
+    pub(super) fn missing_sites(&self, peers: &Peers, starting_sites: SiteSet) -> SiteSet {
+        let is_missing =
+            |state: &LobbyState| state.has_left || !state.has_agreed || !state.agrees_with.contains_all(starting_sites);
+        let starting = peers.iter().zip(&self.states).filter(|(peer, _)| starting_sites.contains(peer.site()));
+        starting.filter(|(_, state)| is_missing(state)).map(|(peer, _)| peer.site()).collect()
     }
 
-    /// Sets the start when every starting site agrees with every other. Only the lowest of them does this.
-    #[cold]
-    pub(super) fn try_start(&mut self, now: Instant) {
-        let is_lowest = self.config.settings.starting_sites.iter().next() == Some(self.config.site);
-        let is_ready = self.phase == Phase::Lobby && !self.is_refused && self.leaving.is_none();
-        if is_ready && is_lowest && self.missing_in_lobby().is_empty() {
-            let delays = self.peers.iter().map(|peer| peer.clock.rtt().unwrap_or_default() + peer.clock.jitter() * 4);
-            let lead = (delays.max().unwrap_or_default() * 2 + TimeDelta::from_millis(100)).min(MAX_START_LEAD);
-            self.set_start(GroupInstant::from_nanos((now + lead).as_nanos()), now + lead);
-        }
+    /// Returns the time from the agreement of all starting sites to the start: two round trips, with a margin.
+    pub(super) fn start_lead(peers: &Peers) -> TimeDelta {
+        (peers.max_rtt_with_jitter() * 2 + TimeDelta::from_millis(100)).min(MAX_START_LEAD)
     }
 
-    /// Takes over the start that another site has announced, once this site agrees with all starting sites and knows
-    /// group time, unless the start is 60 s ahead or more. A joiner only notes the start.
-    fn learn_start(&mut self, now: Instant, start_ns: Option<i64>) {
-        let Some(start_ns) = start_ns else { return };
-        if self.phase == Phase::Joining {
-            self.start_time = Some(GroupInstant::from_nanos(start_ns));
-        }
-        if self.phase != Phase::Lobby
-            || self.is_refused
-            || !self.agreed_sites().contains_all(self.config.settings.starting_sites)
-        {
-            return;
-        }
-        let start = GroupInstant::from_nanos(start_ns);
-        let Some(at) = self.local_time(start) else { return };
-        // A start in the far future is a lie or a mistake, and waiting for it would hang the session.
-        if at - now < TimeDelta::from_secs(60) {
-            self.set_start(start, at);
-        }
+    /// Returns whether this site takes over a start at the instant `at` that another site has announced: it agrees with
+    /// all starting sites, no site refuses it, and the start is less than 60 s ahead.
+    pub(super) fn accepts_start(&self, now: Instant, at: Instant, peers: &Peers, starting_sites: SiteSet) -> bool {
+        !self.is_refused && self.agreed_sites(peers).contains_all(starting_sites) && at - now < MAX_ANNOUNCED_LEAD
     }
 
-    fn set_start(&mut self, start: GroupInstant, at: Instant) {
-        self.start_time = Some(start);
-        self.phase = Phase::Starting { at };
-        self.events.push(Event::Starting { at });
-        for index in 0..self.peers.len() {
-            if self.peers[index].lobby.has_left {
-                self.on_leaving_flag(index, true);
-            }
-        }
-        if self.leaving.is_some() {
-            // The other sites wait for this site's inputs. Only ticks of a running game can announce that it gives
-            // none.
-            self.start_running(at);
-        }
+    /// Returns whether a peer is ready to join: it asked for it within the last second, has not left, agrees with this
+    /// site and with all sites in `playing`.
+    pub(super) fn is_ready_to_join(&self, index: usize, now: Instant, playing: SiteSet) -> bool {
+        let state = &self.states[index];
+        state.join_readiness == Some(true)
+            && !state.has_left
+            && state.join_requested_at.is_some_and(|at| now - at < ALIVE_TIMEOUT)
+            && state.has_agreed
+            && state.agrees_with.contains_all(playing)
     }
 
-    #[cold]
-    pub(super) fn encode_hello(&mut self, now: Instant, index: usize, buf: &mut [u8]) -> usize {
-        let agreed = self.agreed_sites();
-        let is_ready = self.is_ready_to_join();
-        if let Some(joining) = self.joining.as_mut().filter(|_| is_ready) {
-            joining.has_announced_ready = true;
-        }
-        // In a hello, leaving means that there are no inputs at all. A site that has given inputs sends their end in
-        // ticks.
-        let leaving = self.leaving.is_some_and(|leave| leave.input_end.number() == self.config.settings.input_delay);
-        let split_refusal = self.refusal_for_abandoned(index);
-        let wants_seat = self.phase == Phase::Joining && self.leaving.is_none() && self.own_join_frame().is_none();
-        let peer = &mut self.peers[index];
-        self.sending.on_hello(index);
-        let echo = peer.take_echo(now);
-        let refusal = match peer.lobby.join_readiness {
-            None if split_refusal.is_some() => split_refusal,
-            None if peer.is_dropped || peer.lobby.is_admission_void => Some(Refusal::Dropped),
-            None if peer.lobby.has_played && self.start_time.is_some() => Some(Refusal::AlreadyRunning),
+    /// Returns the refusal that a hello to a peer carries, if the peer does not ask to join.
+    pub(super) fn refusal_for(&self, index: usize, peer: &Peer) -> Option<Refusal> {
+        let state = &self.states[index];
+        match state.join_readiness {
+            None if peer.is_dropped() || state.is_admission_void => Some(Refusal::Dropped),
+            None if peer.has_played() && self.start_time.is_some() => Some(Refusal::AlreadyRunning),
             _ => None,
+        }
+    }
+
+    /// Returns the size on the heap, in bytes.
+    pub(super) fn memory(&self) -> usize {
+        let of_state =
+            |state: &LobbyState| size_of_val(state) + state.differences.capacity() * size_of::<SettingsDifference>();
+        self.states.iter().map(of_state).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::peers::table;
+    use super::*;
+    use crate::frame::FrameRate;
+    use crate::input::Ownership;
+    use crate::settings::{AbsentInput, GameId, MachineId, StarvationPolicy};
+
+    fn at(millis: i64) -> Instant {
+        Instant::ZERO + TimeDelta::from_millis(millis)
+    }
+
+    fn settings(input_delay: u32) -> Settings {
+        Settings {
+            game: GameId { name: "sum".into(), hash: [1; 32] },
+            machine: MachineId { name: "adder".into(), version: "1".into(), options: vec![], first_frames_hash: 0 },
+            rate: FrameRate::per_second(60).unwrap(),
+            input_delay,
+            prediction_window: 0,
+            auto_tune: false,
+            absent_input: AbsentInput::Nothing,
+            starvation_policy: StarvationPolicy::Wait,
+            compare_interval: 60,
+            site_count: 2,
+            starting_sites: SiteSet::first(2),
+            ownership: Ownership::one_player_per_site(2, 0xff),
+        }
+    }
+
+    fn hello(join_readiness: Option<bool>) -> Hello {
+        Hello {
+            session_id: 0,
+            site: SiteId::new(1).unwrap(),
+            incarnation: 2,
+            your_incarnation: 5,
+            agreed_sites: SiteSet::first(2),
+            is_leaving: false,
+            join_readiness,
+            refusal: None,
+            stamp_us: 0,
+            echo: None,
+            start_ns: None,
+            settings: settings(2),
+        }
+    }
+
+    #[test]
+    fn sites_agree_once_settings_are_equal_and_clock_is_known() {
+        let (mut lobby, peers) = (Lobby::new(1), table(0, 2));
+        let (ours, site) = (settings(2), peers[0].site());
+        let compare = |lobby: &mut Lobby, theirs: u32, is_clock_known: bool| {
+            lobby.compare_settings(0, (&ours, &settings(theirs)), is_clock_known, site)
         };
-        let hello = Hello {
-            session_id: self.config.session_id,
-            site: self.config.site,
-            incarnation: self.config.incarnation,
-            your_incarnation: peer.newest_incarnation,
-            agreed_sites: agreed,
-            is_leaving: leaving,
-            join_readiness: wants_seat.then_some(is_ready),
-            refusal,
-            stamp_us: now.as_micros() as u64,
-            echo: echo.map(|(stamp, held)| (stamp as u64, held.as_nanos().clamp(0, i64::from(u32::MAX)) as u32)),
-            start_ns: self.start_time.map(GroupInstant::as_nanos),
-            settings: self.config.settings.clone(),
-        };
-        hello.encode(buf).expect("checked settings fit into a packet")
+        assert_eq!(compare(&mut lobby, 2, false), None);
+        assert!(matches!(compare(&mut lobby, 3, true), Some(Event::Disagreed { .. })));
+        assert_eq!(compare(&mut lobby, 3, true), None, "reported once");
+        assert_eq!(compare(&mut lobby, 2, true), Some(Event::Agreed { site }));
+        assert_eq!(lobby.agreed_sites(&peers), SiteSet::first(2));
+        assert_eq!(lobby.missing_sites(&peers, SiteSet::first(2)), [site].into_iter().collect());
+        lobby.on_agreed_sites(0, SiteSet::first(2));
+        assert!(lobby.missing_sites(&peers, SiteSet::first(2)).is_empty());
+        lobby.set_left(0, true);
+        assert!(!lobby.missing_sites(&peers, SiteSet::first(2)).is_empty());
+    }
+
+    #[test]
+    fn start_far_ahead_is_not_accepted() {
+        let (lobby, peers) = (Lobby::new(1), table(1, 2));
+        let accepts = |lead: i64, starting: SiteSet| lobby.accepts_start(at(0), at(lead), &peers, starting);
+        let own = [peers.own_site()].into_iter().collect();
+        assert!(accepts(59_999, own) && !accepts(60_000, own));
+        assert!(!accepts(100, SiteSet::first(2)), "this site does not agree with site 0 yet");
+    }
+
+    #[test]
+    fn request_to_join_is_void_after_a_second() {
+        let (mut lobby, peers) = (Lobby::new(1), table(0, 2));
+        let (ours, site) = (settings(2), peers[0].site());
+        lobby.compare_settings(0, (&ours, &ours), true, site);
+        lobby.on_agreed_sites(0, SiteSet::first(2));
+        lobby.on_hello(at(0), 0, &hello(Some(true)), 5, 1, true);
+        assert!(lobby.knows_own_incarnation(0) && lobby.asks_to_join(0));
+        assert!(lobby.is_ready_to_join(0, at(999), SiteSet::first(1)));
+        assert!(!lobby.is_ready_to_join(0, at(1_000), SiteSet::first(1)));
+        assert!(!lobby.is_ready_to_join(0, at(999), SiteSet::first(3)), "it does not agree with site 2");
+        lobby.on_hello(at(10), 0, &hello(Some(true)), 5, 2, true);
+        assert!(!lobby.asks_to_join(0), "a site that has played must restart to join");
+    }
+
+    #[test]
+    fn site_outside_the_game_is_refused_unless_it_asks_to_join() {
+        let (mut lobby, mut peers) = (Lobby::new(1), table(0, 2));
+        lobby.set_start_time(GroupInstant::from_nanos(0));
+        assert_eq!(lobby.refusal_for(0, &peers[0]), None);
+        peers[0].on_tick();
+        assert_eq!(lobby.refusal_for(0, &peers[0]), Some(Refusal::AlreadyRunning));
+        peers[0].drop_after(crate::frame::Frame::ZERO, crate::frame::Frame::ZERO, false);
+        assert_eq!(lobby.refusal_for(0, &peers[0]), Some(Refusal::Dropped));
+        lobby.on_hello(at(0), 0, &hello(Some(false)), 5, 1, true);
+        assert_eq!(lobby.refusal_for(0, &peers[0]), None);
     }
 }

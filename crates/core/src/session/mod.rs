@@ -26,7 +26,15 @@ macro_rules! send_facts {
     };
 }
 
+/// Collects what the judgement of membership reports reads of the other parts.
+macro_rules! report_facts {
+    ($session:expr, $facts:expr) => {
+        ReportFacts { peers: &$session.peers, membership: &$session.membership, membership_facts: &$facts }
+    };
+}
+
 mod auto_tune;
+mod comparison;
 mod config;
 mod desync;
 mod digest_history;
@@ -35,6 +43,7 @@ mod feed_output;
 mod frame_loop;
 mod frame_schedule;
 mod input_digest;
+mod irrevocable;
 mod jitter_buffer;
 mod join;
 mod lobby;
@@ -43,8 +52,10 @@ mod membership_reports;
 pub mod message;
 mod packet;
 mod peer;
+mod peers;
 mod phase;
 mod prediction;
+mod probes;
 mod quorum;
 mod relay;
 mod request;
@@ -56,6 +67,7 @@ mod slow_peer;
 mod split_brain;
 mod stall;
 mod stats;
+mod substitute_input;
 
 pub use crate::codec::Transmit;
 pub use crate::settings::{
@@ -63,7 +75,7 @@ pub use crate::settings::{
     MAX_TEXT_LEN, MachineId, Settings, SettingsBuilder, SettingsDifference, SettingsError, StarvationPolicy,
 };
 pub use auto_tune::MachineCosts;
-pub use config::{Config, ConfigError, LateJoinConfig, MIN_DROP_TIMEOUT, SendPolicy};
+pub use config::{Config, ConfigError, LateJoinConfig, MIN_DROP_TIMEOUT, MIN_STALL_LIMIT, SendPolicy};
 pub use desync::message::{DesyncMessage, HashList, MAX_HASHES, RegionList};
 pub use desync::report::{
     DesyncReport, FrameSpan, MAX_REGION_NAME, MAX_REGIONS, MAX_SPAN_FRAMES, PAGE_SIZE, StateRegion,
@@ -76,35 +88,45 @@ pub use jitter_buffer::JitterBufferModel;
 pub use phase::State;
 pub use prediction::{InputHistory, InputPredictor};
 pub use request::Request;
-pub use slow_peer::MIN_STALL_LIMIT;
 pub use stats::{DroppedDatagrams, PeerStats, Stats};
 
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::codec::{DecodeError, MAX_DATAGRAM};
+use crate::codec::{BufferFull, DecodeError, MAX_DATAGRAM, VERSION};
 use crate::frame::Frame;
 use crate::id::{Addr, SiteId, SiteSet};
-use crate::input::{InputLayout, InputWord, Stream};
-use crate::session::message::{Hello, ScheduledCommand, Tick, is_tick};
+use crate::input::{InputLayout, InputWord, Recovery, Stream};
+use crate::session::message::{
+    ClockProbe, CommandKind, Extra, Hello, MembershipDecision, Refusal, RelayedInputs, ScheduledCommand, Tick,
+    TickDigest, TuningStats, Vote, is_tick,
+};
 use crate::spectator_feed::Feed;
 use crate::spectator_feed::message::is_feed;
 use crate::time::{GroupInstant, Instant, TimeDelta};
 use auto_tune::AutoTuner;
+use comparison::{Comparison, Divergence};
 use desync::DesyncSearch;
-use digest_history::{DigestHistory, FrameDigest};
+use digest_history::FrameDigest;
 use event::SessionEventQueue;
 use frame_schedule::FrameSchedule;
-use input_digest::InputDigest;
 use join::JoinProgress;
-use membership::Membership;
-use peer::{Peer, Seat};
+use lobby::{ALIVE_TIMEOUT, Lobby};
+use membership::{CONSENT_SILENCE, Membership, MembershipFacts, max_spared_silence};
+use membership_reports::{MembershipReports, ReportFacts};
+use packet::{MAX_FRAME_DISTANCE, ProbeContent, TickContext, TickExtras};
+use peer::{LeaveEffect, Peer};
+use peers::Peers;
 use phase::{FramePhase, OwnLeave, Phase};
+use prediction::PredictedInputs;
+use quorum::Electorate;
+use relay::{RelayFacts, Relays};
 use rollback::RollbackScheduler;
 use send::{SendFacts, SendSchedule};
 use session_clock::{SessionClock, UPDATE_INTERVAL};
-use split_brain::SplitBrain;
+use slow_peer::{SlowPeerLimits, SlowPeers};
+use split_brain::{Resolution, SplitBrain};
 use stall::Stall;
 
 /// Duration for which a site that does not play yet, in the lobby or as a joiner, announces that it leaves.
@@ -119,11 +141,15 @@ const HOST_SUSPENDED: TimeDelta = TimeDelta::from_secs(1);
 #[derive(Debug)]
 pub struct Session {
     config: Config,
-    peers: Vec<Peer>,
+    peers: Peers,
+    /// The predicted inputs of stepped frames whose real inputs are missing, by index of the peer.
+    predictions: Vec<PredictedInputs>,
+    comparison: Comparison,
+    reports: MembershipReports,
+    slow_peers: SlowPeers,
+    relays: Relays,
+    lobby: Lobby,
     phase: Phase,
-    /// Start of the game in group time, once the sites have agreed on it.
-    start_time: Option<GroupInstant>,
-    is_refused: bool,
     schedule: FrameSchedule,
     /// The current frame: the one that has begun and is not stepped yet, or else the next one to begin.
     frame: Frame,
@@ -138,15 +164,6 @@ pub struct Session {
     layout: InputLayout,
     input_words: Vec<InputWord>,
     scratch_words: Vec<InputWord>,
-    own_digests: DigestHistory<FrameDigest>,
-    /// Rolling hash of this site's inputs.
-    own_input_digest: InputDigest,
-    /// State hashes after compared frames, including frames that a rollback may still change.
-    tentative_hashes: DigestHistory,
-    /// The next frame whose state hash is published once the frame is confirmed; `None` if states are not compared.
-    next_compared_frame: Option<Frame>,
-    /// The frame for which a state hash was requested from the host program.
-    hash_pending: Option<Frame>,
     stall: Stall,
     delay_settings: DelaySettings,
     /// The delay settings that were scheduled last and do not apply yet.
@@ -186,7 +203,6 @@ pub struct Session {
     tuning_stats_due: bool,
     /// This site's orderly leave, once it has begun.
     leaving: Option<OwnLeave>,
-    left_sites: SiteSet,
     events: SessionEventQueue,
     stats: Stats,
     sending: SendSchedule,
@@ -210,11 +226,15 @@ impl Session {
         let settings = &config.settings;
         let (ownership, first) = (&settings.ownership, Frame::new(settings.input_delay));
         let layout = ownership.layout(config.site);
-        let sizes = (layout.width(), settings.rollback_slots());
-        let peer = |(site, addr): &(SiteId, Addr)| Peer::new(now, *site, *addr, ownership.layout(*site), first, sizes);
-        let mut peers: Vec<Peer> = config.peers.iter().map(peer).collect();
-        let absent = |peer: &&mut Peer| !settings.starting_sites.contains(peer.site);
-        peers.iter_mut().filter(absent).for_each(|peer| peer.seat = Seat::Free(Frame::ZERO));
+        let peer = |(site, addr): &(SiteId, Addr)| {
+            Peer::new(now, *site, *addr, ownership.layout(*site), first, layout.width())
+        };
+        let mut peers = Peers::new(config.site, config.peers.iter().map(peer).collect());
+        let absent = |peer: &&mut Peer| !settings.starting_sites.contains(peer.site());
+        peers.iter_mut().filter(absent).for_each(Peer::vacate);
+        let slots = settings.rollback_slots();
+        let predictions = peers.iter().map(|peer| PredictedInputs::new(slots, peer.inputs().block_count())).collect();
+        let count = peers.len();
         let joining = config.late_join.map(|join| JoinProgress::new(now, join, &config)).transpose()?;
         let feed = config.feed.clone().map(|feed| Feed::new(feed).map(Box::new)).transpose()?;
         let searching = config.bisect_desyncs && config.can_save && settings.compare_interval > 0;
@@ -226,10 +246,14 @@ impl Session {
             schedule: FrameSchedule::new(now),
             stall: Stall::new(now),
             sending: SendSchedule::new(now, config.send_policy, peers.iter().map(|peer| !peer.is_free())),
+            comparison: Comparison::new(settings.compare_interval, first, count),
+            reports: MembershipReports::new(count),
+            slow_peers: SlowPeers::new(count),
+            relays: Relays::new(now, count),
+            lobby: Lobby::new(count),
+            predictions,
             peers,
             phase,
-            start_time: None,
-            is_refused: false,
             frame: Frame::ZERO,
             machine_frame: Frame::ZERO,
             first_misprediction: None,
@@ -238,11 +262,6 @@ impl Session {
             layout,
             input_words: vec![0; ownership.players()],
             scratch_words: vec![0; ownership.players()],
-            own_digests: DigestHistory::default(),
-            own_input_digest: InputDigest::new(first),
-            tentative_hashes: DigestHistory::default(),
-            hash_pending: None,
-            next_compared_frame: settings.compare_interval.checked_sub(1).map(Frame::new),
             delay_settings: DelaySettings {
                 from_frame: Frame::ZERO,
                 input_delay: settings.input_delay,
@@ -250,7 +269,7 @@ impl Session {
             },
             next_delay_settings: None,
             max_lead: settings.input_delay + settings.prediction_window,
-            membership: Membership::default(),
+            membership: Membership::new(count),
             split_brain: SplitBrain::default(),
             command: None,
             last_applied_command: None,
@@ -267,7 +286,6 @@ impl Session {
             joined_at: Frame::ZERO,
             catch_up_until: Frame::ZERO,
             leaving: None,
-            left_sites: SiteSet::EMPTY,
             events: SessionEventQueue::new(),
             stats: Stats {
                 input_delay: settings.input_delay,
@@ -347,9 +365,7 @@ impl Session {
             self.stall.excuse(away);
         }
         if away > HOST_SUSPENDED {
-            for peer in &mut self.peers {
-                peer.last_received_at += away;
-            }
+            self.peers.excuse_silence(away);
         }
     }
 
@@ -465,16 +481,18 @@ impl Session {
             (Phase::Running(_), None) => State::Running,
             (Phase::Starting { at }, _) => State::Starting { at },
             (Phase::Joining, _) => State::Joining { download_percent: self.download_percent() },
-            (Phase::Lobby, _) => State::Lobby { waiting_for: self.missing_in_lobby() },
+            (Phase::Lobby, _) => {
+                State::Lobby { waiting_for: self.lobby.missing_sites(&self.peers, self.config.settings.starting_sites) }
+            }
         }
     }
 
     /// Returns the approximate memory use of the session, including the heap, in bytes. The frames of a running game do
     /// not make it grow.
     pub fn memory(&self) -> usize {
-        let peers: usize = self.peers.iter().map(Peer::memory).sum();
-        let digests = self.own_digests.memory() + self.tentative_hashes.memory();
-        size_of::<Self>() + peers + self.own_inputs.memory() + digests + self.events.memory() + self.side_work_memory()
+        let predictions: usize = self.predictions.iter().map(PredictedInputs::memory).sum();
+        let peers = self.peers.memory() + self.lobby.memory() + self.comparison.memory() + predictions;
+        size_of::<Self>() + peers + self.own_inputs.memory() + self.events.memory() + self.side_work_memory()
     }
 
     /// Returns this site's id, which is [`Config::site`].
@@ -497,12 +515,12 @@ impl Session {
     /// Returns the statistics of the link to a peer, or `None` if `site` is not a peer.
     pub fn peer_stats(&self, now: Instant, site: SiteId) -> Option<PeerStats> {
         let now = self.clock.session_time(now);
-        let peer = self.peers.iter().find(|peer| peer.site == site)?;
-        let (requests, answers) = peer.sender.request_and_resend_counts();
+        let index = self.peers.index_of(site)?;
+        let (peer, counts) = (&self.peers[index], self.comparison.counts(index));
         Some(PeerStats {
             buffered_frames: self.buffered_frames(peer),
-            resend_requests: requests,
-            resends: answers,
+            compared: counts.compared,
+            mismatches: counts.mismatches,
             ..peer.stats(now, self.own_inputs.end())
         })
     }
@@ -510,23 +528,7 @@ impl Session {
     /// Returns the time on the clock that all sites share, which is the clock of the lowest site; `None` until this
     /// site has estimated that clock.
     pub fn group_time(&self, now: Instant) -> Option<GroupInstant> {
-        let now = self.clock.session_time(now);
-        match self.time_keeper() {
-            None => Some(GroupInstant::from_nanos(now.as_nanos())),
-            Some(keeper) => keeper.clock.to_group(now),
-        }
-    }
-
-    fn local_time(&self, group: GroupInstant) -> Option<Instant> {
-        match self.time_keeper() {
-            None => Some(Instant::from_nanos(group.as_nanos())),
-            Some(keeper) => keeper.clock.from_group(group),
-        }
-    }
-
-    /// Returns the peer whose clock is group time; `None` if that is this site's own clock.
-    fn time_keeper(&self) -> Option<&Peer> {
-        self.peers.iter().min_by_key(|peer| peer.site).filter(|peer| peer.site < self.config.site)
+        self.peers.group_time(self.clock.session_time(now))
     }
 
     /// Writes the next datagram to be sent now into `buf`, which must hold at least [`MAX_DATAGRAM`] bytes. Call it
@@ -552,6 +554,902 @@ impl Session {
         self.sending.on_sent(now, (index, is_hello), self.schedule.begun_at(), &send_facts!(self));
         let peer = &mut self.peers[index];
         peer.on_sent(now, len);
-        Some(Transmit { to: peer.addr, len })
+        Some(Transmit { to: peer.addr(), len })
+    }
+    // ---- Membership
+
+    fn electorate(&self) -> Electorate {
+        Electorate { voters: self.peers.voters(), pending_joiner: self.pending_joiner() }
+    }
+
+    fn membership_facts(&self) -> MembershipFacts {
+        let rejoins = |(index, peer): (usize, &Peer)| peer.was_restarted() && self.lobby.asks_to_join(index);
+        MembershipFacts {
+            now: self.clock.last_call(),
+            drop_timeout: self.config.drop_timeout,
+            all_sites: SiteSet::first(usize::from(self.config.settings.site_count)),
+            pending_joiner: self.pending_joiner(),
+            is_last_player: self.peers.iter().enumerate().all(rejoins),
+            download_end: self.joining.is_some().then_some(self.machine_frame),
+            command: self.command,
+            is_stuck: self.stall.is_stuck(self.clock.last_call()),
+        }
+    }
+
+    /// Leads a ballot if there is a suspect or a vote and it is this site's turn; decides a ballot that is under way if
+    /// it can.
+    fn update_membership(&mut self) {
+        if self.leaving.is_some() {
+            return;
+        }
+        // Without every drop decided meanwhile, this site could not have confirmed these frames.
+        let is_epoch_certain = |session: &Self| session.confirmed_end() > session.catch_up_until + session.max_lead;
+        if self.membership.is_requesting_epoch() && self.joining.is_none() && is_epoch_certain(self) {
+            self.membership.stop_epoch_request();
+        }
+        // A site that plays by now must vote.
+        self.apply_due_command();
+        let facts = self.membership_facts();
+        self.membership.abandon_hopeless_ballot(&self.peers, &facts);
+        self.try_decide();
+        let facts = self.membership_facts();
+        if self.membership.lead_ballot_if_due(&mut self.peers, &facts) {
+            self.mark_all_due();
+            self.try_decide();
+        }
+    }
+
+    fn on_vote(&mut self, index: usize, vote: Vote) {
+        self.apply_due_command();
+        let facts = self.membership_facts();
+        let is_leaving = self.leaving.is_some();
+        let Some(is_new) = self.membership.on_vote(index, vote, &mut self.peers, is_leaving, &facts) else { return };
+        if is_new {
+            self.mark_all_due();
+        }
+        self.try_decide();
+    }
+
+    /// Counts the votes, and applies a decision that a quorum has accepted.
+    fn try_decide(&mut self) {
+        let facts = self.membership_facts();
+        let step = self.membership.try_decide(&self.peers, &facts);
+        if step.has_new_vote {
+            self.mark_all_due();
+        }
+        if let Some(decision) = step.decision {
+            self.apply_decision(decision);
+        }
+    }
+
+    /// Ends the epoch with a decision: drops its sites, voids their command unless the decision keeps it, and unmutes
+    /// all other sites. Ends the session if the decision drops this site.
+    #[cold]
+    fn apply_decision(&mut self, decision: MembershipDecision) {
+        if decision.drop.contains(self.config.site) {
+            return self.end_session(SessionEnd::Dropped);
+        }
+        let (now, drops_none) = (self.clock.last_call(), decision.drop.is_empty());
+        self.void_commands_of_dropped(&decision);
+        let own_end = self.own_inputs.end();
+        let ended = self.membership.end_epoch(&decision, own_end, now, &self.peers);
+        let earliest = decision.drop.iter().map(|site| decision.input_ends[site.index()]).min();
+        let spared_since = now - max_spared_silence(self.config.drop_timeout, &self.peers);
+        for index in 0..self.peers.len() {
+            let peer = &mut self.peers[index];
+            if !peer.is_playing() {
+                self.comparison.on_decision_without(index, earliest);
+            }
+            // This site withheld inputs and stepped their frames with predictions, so the check of predictions begins
+            // with the first of them.
+            let known = peer.known_end();
+            peer.accept_withheld();
+            if drops_none && ended.spared_sites.contains(peer.site()) {
+                peer.excuse_missing_inputs(spared_since);
+            }
+            if decision.drop.contains(peer.site()) {
+                self.drop_peer(index, known, &decision, ended.to_evict);
+            }
+        }
+        if let Some(command) = decision.command {
+            self.accept_command(command);
+        }
+        // No player is charged for the time that the ballot took.
+        self.stall.restart(now);
+        if drops_none {
+            self.slow_peers.reset();
+            if !ended.to_evict.is_empty() {
+                self.slow_peers.on_failed_eviction(now);
+            }
+        }
+        self.choose_pace_setter();
+        self.mark_all_due();
+        self.invalidate_send_time();
+        self.mark_extras_pending();
+    }
+
+    /// Drops a peer with a decision. `known` is the end of its inputs that counted so far.
+    fn drop_peer(&mut self, index: usize, known: Frame, decision: &MembershipDecision, to_evict: SiteSet) {
+        let (now, site) = (self.clock.last_call(), self.peers[index].site());
+        let last = decision.input_ends[site.index()];
+        if !self.peers[index].is_awaited() {
+            let known = self.peers[index].known_end();
+            if let Some(frame) = self.peers[index].shorten_last_inputs(last) {
+                self.events.push(Event::Dropped { site, frame });
+                self.check_predictions(index, known);
+            }
+            return;
+        }
+        let is_received = self.peers[index].silence(now) < CONSENT_SILENCE;
+        let repeats_last_input =
+            self.config.settings.absent_input == AbsentInput::Repeat && !decision.left_sites.contains(site);
+        let free_from = self.next_free_seat_frame();
+        self.peers[index].drop_after(last, free_from, repeats_last_input);
+        self.comparison.on_drop(index);
+        self.slow_peers.on_drop(index, now, is_received && to_evict.contains(site));
+        self.peers.report_gone(site);
+        self.events.push(Event::Dropped { site, frame: last });
+        self.schedule.forget_site(site);
+        self.check_predictions(index, known);
+    }
+
+    /// Voids a dropped site's command, unless the decision keeps it because another site may have applied it. This
+    /// comes before the end of the site's inputs is set: until then, frames from the void command's frame on are not
+    /// confirmed and can be resimulated.
+    fn void_commands_of_dropped(&mut self, decision: &MembershipDecision) {
+        let voided =
+            self.command.filter(|command| decision.drop.contains(command.issuer) && decision.command != Some(*command));
+        let Some(command) = voided else { return };
+        self.command = None;
+        // This site may be the last for which the command that admitted it is not settled. That command counts if the
+        // issuer's input for its frame does.
+        let counts = command.frame < decision.input_ends[command.issuer.index()];
+        if !(counts && self.is_own_join(&command)) {
+            self.revert_command(command);
+        }
+    }
+
+    /// Returns a frame after all frames for which the sites that are dropped now can have given inputs.
+    fn next_free_seat_frame(&self) -> Frame {
+        let max_lead = self.delay_settings.input_delay + self.delay_settings.prediction_window;
+        self.own_inputs.end() + 3 * max_lead + 16
+    }
+
+    /// Returns whether this site plays: it has started or joined, and the session is not over.
+    fn is_running(&self) -> bool {
+        matches!(self.phase, Phase::Running(_))
+    }
+
+    /// Applies all reports that are credible by now. A report can also become credible by time alone, when players fall
+    /// silent or a stall lasts.
+    fn update_reports(&mut self) {
+        if self.reports.is_empty() {
+            return;
+        }
+        while !self.is_over() {
+            let facts = self.membership_facts();
+            let Some(reported) = self.reports.credible_decision(&report_facts!(self, facts)) else { break };
+            self.membership.skip_to_epoch(reported.epoch);
+            self.apply_decision(reported.decision);
+        }
+        if self.is_over() {
+            return;
+        }
+        let facts = self.membership_facts();
+        if self.reports.is_refused(&report_facts!(self, facts)) {
+            return self.end_session(SessionEnd::Dropped);
+        }
+        for site in SiteId::first(usize::from(self.config.settings.site_count)) {
+            self.update_leave_report(site);
+        }
+    }
+
+    fn update_leave_report(&mut self, site: SiteId) {
+        let Some(index) = self.peers.index_of(site) else { return };
+        let facts = self.membership_facts();
+        if let Some(last) = self.reports.credible_leave(index, &report_facts!(self, facts)) {
+            self.apply_leave(index, last);
+        }
+    }
+
+    /// Returns the stall limit if this site is the coordinator, does not leave and has one.
+    fn own_stall_limit(&self) -> Option<TimeDelta> {
+        self.config.stall_limit.filter(|_| self.leaving.is_none() && self.peers.is_coordinator())
+    }
+
+    /// Records that the current frame cannot be stepped, and which peers cause that.
+    #[inline]
+    fn record_stall(&mut self, now: Instant) {
+        self.stall.begin(now);
+        if self.config.stall_limit.is_some() {
+            let causes = self.stalling_peers().map(Peer::site).collect();
+            self.stall.blame(causes);
+        }
+    }
+
+    /// Marks the peers above the stall limit for eviction, if that is possible. A site that is not the coordinator,
+    /// leaves or has no stall limit forgets the stall times.
+    fn update_slow_peers(&mut self, now: Instant) {
+        let Some(stall_limit) = self.own_stall_limit() else { return self.slow_peers.reset() };
+        let has_diverged = |(index, _): &(usize, &Peer)| self.comparison.counts(*index).mismatches > 0;
+        let diverged = self.peers.iter().enumerate().filter(has_diverged).map(|(_, peer)| peer.site()).collect();
+        let limiting_site = self.schedule.limiting_site(self.config.settings.rate.period());
+        let limits = SlowPeerLimits { stall_limit, limiting_site, diverged };
+        let slow = self.slow_peers.update(now, &limits, &self.stall, &self.peers);
+        // A slow site may be the only one that has the last inputs of a dropped site. It gets time to relay them.
+        if self.slow_peers.can_evict(now, slow, &self.peers)
+            && !self.membership.awaits_last_inputs(&self.peers, &self.membership_facts())
+        {
+            self.membership.evict(slow);
+        }
+    }
+
+    /// Asks the other sites to drop a site, whether it is silent or not; its seat can be taken again. Only the
+    /// coordinator, the lowest site that plays, can do this. Returns whether this site will propose the drop to the
+    /// others: the game runs, this site is the coordinator and does not leave, and inputs of `site` are still to come.
+    pub fn drop_site(&mut self, now: Instant, site: SiteId) -> bool {
+        self.note_call_time(now);
+        let is_awaited = self.peers.of_site(site).is_some_and(Peer::is_awaited);
+        let is_allowed = is_awaited && self.is_running() && self.leaving.is_none() && self.peers.is_coordinator();
+        if is_allowed {
+            self.membership.evict(SiteSet::from_iter([site]));
+            self.update_membership();
+        }
+        is_allowed
+    }
+
+    // ---- Split brain
+
+    /// Returns the sites that play now, this site included, and the leaving sites whose [`Event::Left`] was not
+    /// reported yet.
+    pub fn players(&self) -> SiteSet {
+        self.peers.players()
+    }
+
+    /// Returns whether [`Session::continue_alone`] would let the game go on: the game runs, this site does not leave,
+    /// inputs of at least one other site are still to come, and each such site was dropped or has been silent for
+    /// longer than [`Config::drop_timeout`] (3 s if that is not set).
+    pub fn can_continue_alone(&self, now: Instant) -> bool {
+        self.is_running()
+            && self.leaving.is_none()
+            && split_brain::can_continue_alone(self.clock.session_time(now), &self.peers, self.config.drop_timeout)
+    }
+
+    /// Drops all silent players although no quorum decides that. They may go on, too, and play another game, so a
+    /// person has to decide this. Does nothing and returns `false` unless [`Session::can_continue_alone`] holds. When
+    /// the sites meet again, one of the games is kept; see [`Event::SplitBrainResolved`].
+    pub fn continue_alone(&mut self, now: Instant) -> bool {
+        let now = self.note_call_time(now);
+        // A site that is to play by now is dropped with the others.
+        self.apply_due_command();
+        if !self.can_continue_alone(self.clock.host_time(now)) {
+            return false;
+        }
+        let decision = split_brain::decision_without_quorum(&self.peers, self.command);
+        self.split_brain.abandon(decision.drop);
+        self.apply_decision(decision);
+        self.close_silent_seats(decision.drop);
+        true
+    }
+
+    /// Gives up the missing inputs of sites that were dropped before, and frees the seats of silent sites, which need
+    /// no more ticks.
+    fn close_silent_seats(&mut self, silent: SiteSet) {
+        for index in 0..self.peers.len() {
+            let known = self.peers[index].known_end();
+            if self.peers[index].shorten_last_inputs(Frame::ZERO).is_some() {
+                self.check_predictions(index, known);
+            }
+            if split_brain::can_free_seat(&self.peers[index], silent) {
+                self.peers[index].free_seat();
+                self.sending.set_active(index, false);
+            }
+        }
+    }
+
+    /// Schedules the hellos to the sites that were dropped without a quorum, and ends the session if another site's
+    /// game is kept or a quorum waits for this site.
+    fn update_split_brain(&mut self, now: Instant) {
+        if self.split_brain.is_idle() || self.leaving.is_some() {
+            return;
+        }
+        if self.split_brain.must_end(now, &self.peers) {
+            return self.end_session(SessionEnd::Dropped);
+        }
+        for index in self.split_brain.update(now, &self.peers, |index| self.lobby.asks_to_join(index)) {
+            self.sending.require_hello(index);
+            self.sending.invalidate();
+        }
+    }
+
+    /// Handles a peer's refusal if it is part of a split brain. Returns `false` if the caller has to handle the
+    /// refusal.
+    fn handle_split_brain_refusal(&mut self, now: Instant, index: usize, hello: &Hello, reason: Refusal) -> bool {
+        let peer = &self.peers[index];
+        let (site, is_current) = (peer.site(), peer.is_abandoned() && hello.incarnation == peer.incarnation());
+        match reason {
+            Refusal::AlreadyRunning => false,
+            Refusal::Dropped => {
+                let must_yield =
+                    is_current && self.is_running() && self.split_brain.is_abandoned(site) && self.peers.is_alone();
+                if must_yield {
+                    let resolution = self.split_brain.yield_to(site, now);
+                    self.report_resolution(resolution);
+                    self.end_session(SessionEnd::Dropped);
+                }
+                must_yield
+            }
+            Refusal::ContinuedAlone { .. } if self.phase == Phase::Lobby => false,
+            Refusal::ContinuedAlone { frame } => {
+                if is_current && self.is_running() && self.leaving.is_none() {
+                    let frames = (self.frame, frame);
+                    if let Some(resolution) = self.split_brain.resolve(now, site, frames, &self.peers) {
+                        self.report_resolution(resolution);
+                    }
+                    self.sending.require_hello(index);
+                    self.sending.invalidate();
+                } else if self.may_wait_in_vain() && split_brain::is_waiting_in_vain(now, index, &self.peers) {
+                    self.end_session(SessionEnd::Dropped);
+                }
+                true
+            }
+        }
+    }
+
+    fn report_resolution(&mut self, resolution: Resolution) {
+        let Resolution { site, is_own_game_kept, is_new } = resolution;
+        if is_new {
+            self.events.push(Event::SplitBrainResolved { site, is_own_game_kept });
+        }
+    }
+
+    /// Returns whether this site plays or is admitted, and does not leave.
+    fn may_wait_in_vain(&self) -> bool {
+        let is_playing = self.is_running() || self.phase == Phase::Joining && self.schedule.is_started();
+        is_playing && self.leaving.is_none()
+    }
+
+    // ---- Packets
+
+    fn encode_tick(&mut self, now: Instant, index: usize, buf: &mut [u8]) -> Result<usize, BufferFull> {
+        let extras = if self.sending.are_extras_pending() { Some(self.tick_extras(index)) } else { None };
+        let join_frame = self.own_join_frame();
+        let Self { config, peers, relays, own_inputs, schedule, comparison, .. } = self;
+        let context = TickContext {
+            now,
+            recovery: config.recovery,
+            own_inputs,
+            session_id: config.session_id,
+            own_site: config.site,
+        };
+        let (phase, frame, is_leaving) = (self.phase, self.frame, self.leaving.is_some());
+        let probe = || ProbeContent {
+            frame: match phase {
+                // Once a frame is stepped, the plan is that of the next frame.
+                Phase::Running(FramePhase::AwaitStep) => frame.next(),
+                // A joiner that does not play yet reports its join frame, because its current frame is that of its
+                // download.
+                _ => join_frame.unwrap_or(frame),
+            },
+            planned_start: schedule.planned_start().filter(|_| !is_leaving && join_frame.is_none()),
+            digest: comparison.newest_digest(),
+        };
+        packet::encode_tick(index, &context, (peers, relays), extras.as_ref(), probe, buf)
+    }
+
+    /// Gathers the extras that ticks to a peer carry.
+    #[cold]
+    fn tick_extras(&self, index: usize) -> TickExtras {
+        let peer = &self.peers[index];
+        // A restarted site must not take a command that was meant for its previous incarnation.
+        let is_meant = |command: &ScheduledCommand| {
+            !matches!(command.kind, CommandKind::Join { site, .. } if site == peer.site()) || !peer.was_restarted()
+        };
+        let is_pending =
+            |command: &ScheduledCommand| command.issuer == self.config.site && peer.acked() <= command.frame;
+        let leave = self.leaving.filter(|_| !peer.is_dropped() && !self.membership.is_bound_by_vote());
+        let needs_decision = self.membership.needs_last_decision(index, peer);
+        TickExtras {
+            command: self.command.filter(|command| is_pending(command) && is_meant(command)),
+            leave: leave.map(|leave| leave.input_end),
+            vote: self.membership.own_vote().copied(),
+            decision: self.membership.last_decision().filter(|_| needs_decision),
+            tuning: self.own_tuning_stats().filter(|_| self.tuning_stats_due && peer.is_playing()),
+            pause: self.schedule.pause().announced().filter(|_| peer.is_playing()),
+            relay: RelayFacts {
+                muted: self.membership.muted(),
+                reported_left: self.reports.reported_left(),
+                is_voting: self.membership.own_vote().is_some(),
+                command: self.command,
+            },
+        }
+    }
+
+    /// Recomputes whether ticks have to carry extras. Stops announcing a pause that is over, and stops sending the
+    /// tuning statistics.
+    fn update_extras_pending(&mut self, now: Instant) {
+        self.schedule.clear_expired_pause(now);
+        let has_own = self.leaving.is_some()
+            || self.command.is_some()
+            || self.membership.own_vote().is_some()
+            || self.schedule.pause().announced().is_some();
+        let muted = self.membership.muted();
+        let has_for_peer = |(index, peer): (usize, &Peer)| {
+            self.membership.needs_last_decision(index, peer)
+                || peer.needs_relay(now, muted.contains(peer.site()))
+                || self.relays.has_requests(index)
+        };
+        let are_pending = has_own || self.peers.iter().enumerate().any(has_for_peer);
+        self.sending.set_extras_pending(are_pending);
+        self.tuning_stats_due = false;
+    }
+
+    fn handle_tick(&mut self, now: Instant, from: Addr, tick: &Tick<'_>, bytes: usize) {
+        let Some(index) = self.sender_of(from, tick) else {
+            self.stats.dropped_datagrams.strangers += 1;
+            return;
+        };
+        if self.lobby.start_time().is_none() || self.handle_tick_while_joining(index, tick) {
+            self.stats.dropped_datagrams.early += 1;
+            return;
+        }
+        let peer = &mut self.peers[index];
+        peer.on_received(now, bytes);
+        peer.on_tick();
+        if peer.is_free() || peer.is_abandoned() {
+            return self.handle_tick_of_absent(index, tick);
+        }
+        let Some(end) = peer.inputs().end().expand_low16(tick.end) else {
+            self.stats.dropped_datagrams.inputs += 1;
+            return;
+        };
+        if (end - peer.inputs().end()).abs() <= MAX_FRAME_DISTANCE {
+            peer.count_tick(end);
+        }
+        let accepts_inputs = tick.extras.is_empty() || self.handle_extras(now, index, tick);
+        let peer = &mut self.peers[index];
+        let known = peer.known_end();
+        if accepts_inputs && !self.membership.muted().contains(peer.site()) {
+            self.stats.dropped_datagrams.inputs += peer.receive_tick_inputs(now, end, tick);
+        }
+        self.stats.dropped_datagrams.inputs +=
+            peer.on_ack(now, end, tick, &self.own_inputs, self.leaving.map(|leave| leave.input_end));
+        if tick.probe.is_some() || tick.digest.is_some() {
+            self.handle_measurements(now, index, end, tick);
+        }
+        self.check_predictions(index, known);
+        if self.config.recovery == Recovery::Classic {
+            self.schedule_classic_recovery(now, index, !tick.missing.is_empty());
+        }
+    }
+
+    /// Handles a tick of a site without a seat. A site that was dropped and not restarted, or whose admission is void
+    /// because the issuer of the command is gone, gets a hello that refuses it. A site that has left gets a tick, from
+    /// which it learns that its leave is known. A dropped site that was restarted gets only a tick, and only if it
+    /// needs the last decision.
+    #[cold]
+    fn handle_tick_of_absent(&mut self, index: usize, tick: &Tick<'_>) {
+        let is_void = self.has_void_admission(index, tick);
+        if is_void {
+            self.lobby.void_admission(index);
+        }
+        let peer = &self.peers[index];
+        // A restarted site may have a seat that this site does not know of yet.
+        if is_void || peer.is_dropped() && !peer.was_restarted() {
+            self.sending.require_hello(index);
+            self.sending.invalidate();
+        } else if !peer.is_dropped() || self.membership.needs_last_decision(index, peer) {
+            self.sending.mark_due(index);
+        }
+    }
+
+    /// Returns whether a restarted site gives inputs for frames that were confirmed without it. No site confirms a
+    /// frame without knowing the players in it, so the command that admitted the site is void.
+    fn has_void_admission(&self, index: usize, tick: &Tick<'_>) -> bool {
+        let first = self.frame.expand_low16(tick.end).and_then(|end| end.checked_sub(tick.frame_count));
+        let is_player = self.is_running() && self.joining.is_none();
+        let is_past = first.is_some_and(|first| first < self.confirmed_end());
+        is_player && is_past && self.peers[index].was_restarted()
+    }
+
+    /// Handles the extras of a tick. They come before the inputs, because a command must be known before the inputs
+    /// that it covers. Returns whether the tick's inputs can be accepted. They cannot if a command that the sender
+    /// issued was refused, because a site that knows the inputs must know the command.
+    #[cold]
+    fn handle_extras(&mut self, now: Instant, index: usize, tick: &Tick<'_>) -> bool {
+        let mut refused = SiteSet::EMPTY;
+        for extra in tick.extras.iter() {
+            match extra {
+                Extra::Leave(last) if self.membership.muted().contains(self.peers[index].site()) => {
+                    // A site that takes part in a ballot about the peer has reported the end of the peer's inputs.
+                    let _ = last;
+                }
+                Extra::Leave(last) => self.apply_leave(index, last),
+                Extra::LeaveReport(site, last) => {
+                    self.reports.on_leave(index, site, last);
+                    self.update_leave_report(site);
+                }
+                Extra::Command(command) if !self.can_issue_command(command.issuer) => refused.insert(command.issuer),
+                Extra::Command(command) => self.on_command(index, command),
+                Extra::Vote(vote) => self.on_vote(index, vote),
+                Extra::DecisionReport(epoch, decision, since) => {
+                    self.reports.on_decision(index, epoch, decision, since);
+                    self.update_reports();
+                }
+                Extra::RelayRequest(site, end) => {
+                    self.relays.on_request(index, site, end);
+                    self.mark_extras_pending();
+                }
+                Extra::Relay(relay) if refused.contains(relay.site) => {}
+                Extra::Relay(relay) => self.on_relay(now, index, &relay),
+                Extra::TuningStats(stats) => self.on_tuning_stats(index, stats),
+                Extra::Pause(request) => self.on_pause_request(now, request),
+            }
+        }
+        !refused.contains(self.peers[index].site())
+    }
+
+    /// Handles inputs of a third site that a peer passes on. They are ignored unless this site needs a relay.
+    fn on_relay(&mut self, now: Instant, relay_index: usize, relay: &RelayedInputs<'_>) {
+        let relay_site = self.peers[relay_index].site();
+        let Some(index) = self.peers.index_of(relay.site) else { return };
+        let is_muted = self.membership.muted().contains(relay.site);
+        if is_muted || !self.peers[index].needs_relay(now, is_muted) {
+            return;
+        }
+        let known = self.peers[index].known_end();
+        let (useless, are_new) = self.peers[index].receive_relayed(now, relay);
+        self.stats.dropped_datagrams.inputs += useless;
+        if are_new {
+            self.relays.on_new_input(index, relay_site);
+        }
+        self.check_predictions(index, known);
+    }
+
+    fn on_tuning_stats(&mut self, index: usize, stats: TuningStats) {
+        if let Some(tuner) = &mut self.auto_tuner {
+            tuner.on_tuning_stats(self.peers[index].site(), stats);
+        }
+    }
+
+    /// Handles the parts of a tick that measure the link and compare states.
+    #[cold]
+    fn handle_measurements(&mut self, now: Instant, index: usize, end: Frame, tick: &Tick<'_>) {
+        if let Some(probe) = &tick.probe {
+            self.on_probe(now, index, end, probe);
+        }
+        if let Some(digest) = tick.digest {
+            self.on_digest(index, digest);
+        }
+    }
+
+    /// Returns the peer that sent a tick: by address, or by the identity in the tick if the peer has moved.
+    fn sender_of(&mut self, from: Addr, tick: &Tick<'_>) -> Option<usize> {
+        if tick.identity.is_some_and(|identity| identity.session_id != self.config.session_id) {
+            return None;
+        }
+        if let Some(index) = self.peers.index_at(from) {
+            let is_other = tick.identity.is_some_and(|identity| identity.site != self.peers[index].site().number());
+            return (!is_other).then_some(index);
+        }
+        let identity = tick.identity?;
+        let index = self.peers.iter().position(|peer| peer.site().number() == identity.site)?;
+        // Only the newest tick moves a peer, so that an old stray packet cannot move it back.
+        let stamp = self.peers[index].expand_stamp(tick.probe?.stamp_us);
+        let is_newer = self.peers[index].is_newer_stamp(stamp);
+        self.accept_address(index, from, is_newer).then_some(index)
+    }
+
+    /// Returns whether a packet of a peer may come from this address. Another address than the known one is accepted
+    /// only if the packet proves that the peer has `moved` and the transport does not authenticate senders. Then the
+    /// session follows the peer to the new address.
+    fn accept_address(&mut self, index: usize, from: Addr, moved: bool) -> bool {
+        let peer = &mut self.peers[index];
+        if peer.addr() == from {
+            return true;
+        }
+        if !moved || self.config.is_transport_authenticated {
+            return false;
+        }
+        if let Some(joining) = &mut self.joining {
+            joining.spectator.move_source(peer.addr(), from);
+        }
+        peer.move_to(from);
+        self.events.push(Event::AddressChanged { site: peer.site(), addr: from });
+        true
+    }
+
+    fn on_probe(&mut self, now: Instant, index: usize, end: Frame, probe: &ClockProbe) {
+        let Some(stamp) = self.peers[index].on_probe(now, probe) else { return };
+        let peer = &mut self.peers[index];
+        let site = peer.site();
+        if !peer.has_seat() {
+            // No site waits for a leaving site.
+            return;
+        }
+        if let Some(sent) = peer.clock().to_local(stamp) {
+            self.schedule.on_delay(now, site, (now - sent).max(TimeDelta::ZERO));
+        }
+        let Ok(frame) = u32::try_from(end - Frame::ZERO - i64::from(probe.end_minus_frame)) else { return };
+        let frame = Frame::new(frame);
+        if (frame - self.frame).abs() > MAX_FRAME_DISTANCE {
+            return;
+        }
+        peer.on_frame(frame, end, self.delay_settings.input_delay);
+        let Some(lateness_ns) = probe.lateness_ns else { return };
+        let planned = peer.clock().to_local(stamp - TimeDelta::from_nanos(lateness_ns));
+        let Some(planned) = planned else { return };
+        if let Some(began) = self.frame_start(frame) {
+            self.peers[index].set_lead(began - planned);
+        }
+        self.schedule.on_plan(site, frame, planned);
+    }
+
+    fn on_digest(&mut self, index: usize, digest: TickDigest) {
+        let Some(frame) = self.frame.expand_low16(digest.frame) else { return };
+        let is_near = (frame - self.frame).abs() <= MAX_FRAME_DISTANCE;
+        let digest = FrameDigest { state_hash: digest.state_hash, input_digest: digest.input_digest };
+        if is_near && self.comparison.on_digest(index, frame, digest) {
+            self.compare_state(index, frame);
+        }
+    }
+
+    fn apply_leave(&mut self, index: usize, last: Frame) {
+        if self.peers[index].on_leave(last) != LeaveEffect::Leaves {
+            return;
+        }
+        let site = self.peers[index].site();
+        // This comes before the end of the peer's inputs is set: until then, frames from the command's frame on are not
+        // confirmed and can be resimulated.
+        self.void_command_after(site, last);
+        let known = self.peers[index].known_end();
+        self.peers[index].leave(last);
+        self.slow_peers.on_leave(index, self.clock.last_call());
+        self.schedule.forget_site(site);
+        self.check_predictions(index, known);
+    }
+
+    /// Compares the digests of a peer and of this site for a frame, and reports the first difference of each kind.
+    fn compare_state(&mut self, index: usize, frame: Frame) {
+        let findings = self.comparison.compare(index, frame, &self.peers[index], self.leaving.is_some());
+        let site = self.peers[index].site();
+        if findings.is_forged {
+            self.events.push(Event::InputsForged { site, frame });
+        }
+        if let Some(Divergence { agreed, own_hash }) = findings.divergence {
+            self.events.push(Event::Diverged { site, frame });
+            // A site that starts from an older snapshot would not arrive at this site's state.
+            if let Some(feed) = &mut self.feed {
+                feed.retire_snapshots();
+            }
+            self.start_desync_search(agreed, frame, own_hash);
+        }
+    }
+
+    // ---- Lobby
+
+    #[cold]
+    fn handle_hello(&mut self, now: Instant, from: Addr, hello: &Hello, bytes: usize) {
+        if hello.session_id == self.config.session_id && hello.site == self.config.site {
+            // A peer that claims this site's number disagrees with this site about site numbers.
+            self.stats.dropped_datagrams.strangers += 1;
+            let Some(index) = self.peers.index_at(from) else { return };
+            let expected = self.peers[index].site();
+            let event = self.lobby.on_other_site(index, expected, hello.site);
+            return self.report(event);
+        }
+        let is_of_session = hello.session_id == self.config.session_id;
+        let index = self.peers.index_of(hello.site).filter(|_| is_of_session);
+        // A peer cannot send hellos for another site.
+        let is_forged = self.peers.iter().any(|peer| peer.addr() == from && peer.site() != hello.site);
+        let Some(index) = index.filter(|_| !is_forged) else {
+            self.stats.dropped_datagrams.strangers += 1;
+            return;
+        };
+        let peer = &self.peers[index];
+        let restarted = peer.is_restart(hello.incarnation);
+        let stale = hello.incarnation < peer.newest_incarnation();
+        let is_newer = restarted || peer.is_newer_stamp(hello.stamp_us as i64);
+        if stale || !self.accept_hello_from(now, index, from, (is_newer, restarted)) {
+            self.stats.dropped_datagrams.strangers += 1;
+            return;
+        }
+        self.update_incarnation(index, hello, restarted);
+        self.record_hello(now, index, hello, is_newer, bytes);
+        let echo = hello.echo.map(|(sent_us, held_ns)| (sent_us as i64, TimeDelta::from_nanos(i64::from(held_ns))));
+        self.peers[index].on_stamp(now, hello.stamp_us as i64, echo);
+        if let Some(reason) = hello.refusal {
+            self.on_refusal(now, index, hello, reason);
+        }
+        // A peer may change its settings until the start; after it, peers that ask to join are compared.
+        if matches!(self.phase, Phase::Lobby | Phase::Joining) || hello.join_readiness.is_some() {
+            let (settings, is_clock_known) =
+                ((&self.config.settings, &hello.settings), self.peers[index].clock().is_ready());
+            let event = self.lobby.compare_settings(index, settings, is_clock_known, hello.site);
+            self.report(event);
+        }
+        self.lobby.on_agreed_sites(index, hello.agreed_sites);
+        if is_newer {
+            self.on_leaving_flag(index, hello.is_leaving);
+        }
+        self.learn_start(now, hello.start_ns);
+        self.try_start(now);
+    }
+
+    fn report(&mut self, event: Option<Event>) {
+        if let Some(event) = event {
+            self.events.push(event);
+        }
+    }
+
+    /// Records which incarnation of a peer sends hellos. Until the peer has played, its newest incarnation is the one
+    /// that will play. For a joiner that is not admitted yet, a peer that does not ask to join is a player.
+    fn update_incarnation(&mut self, index: usize, hello: &Hello, restarted: bool) {
+        let is_spectating = self.joining.is_some() && self.own_join_frame().is_none();
+        let peer = &mut self.peers[index];
+        if restarted {
+            peer.reset_after_restart();
+            self.reports.on_restart(index);
+            self.membership.set_void_join(index, None);
+            self.lobby.on_restart(index);
+        }
+        let will_play = (is_spectating || !peer.has_played() && peer.is_playing()) && hello.join_readiness.is_none();
+        peer.on_incarnation(hello.incarnation, will_play);
+    }
+
+    fn record_hello(&mut self, now: Instant, index: usize, hello: &Hello, is_newer: bool, bytes: usize) {
+        let peer = &mut self.peers[index];
+        // A peer that does not know the start, or wants to join, needs a hello. An old packet does not show such a
+        // need.
+        let needs_hello = (hello.start_ns.is_none() || hello.join_readiness.is_some()) && is_newer;
+        // An admitted joiner needs ticks, and hellos would take their place.
+        let is_seated = peer.has_seat() && hello.incarnation == peer.incarnation();
+        let is_admitted = is_seated && hello.join_readiness.is_some();
+        if needs_hello && self.lobby.start_time().is_some() && !is_admitted || self.sending.is_hello_due(index) {
+            self.sending.require_hello(index);
+        }
+        self.lobby.on_hello(now, index, hello, self.config.incarnation, peer.incarnation(), is_newer);
+        if peer.has_played() {
+            // A site that has played and is in the lobby again sends no inputs: it counts as silent.
+            peer.count_received(bytes);
+        } else {
+            peer.on_received(now, bytes);
+        }
+    }
+
+    /// Returns whether a hello may come from this address. A hello from another address means that the site has moved,
+    /// if it is newer than all others or the site was restarted. But while packets of a site that has played still
+    /// arrive from its old address, such a hello is refused: another sender uses the site's number.
+    fn accept_hello_from(
+        &mut self,
+        now: Instant,
+        index: usize,
+        from: Addr,
+        (is_newer, restarted): (bool, bool),
+    ) -> bool {
+        let peer = &self.peers[index];
+        let silent = now - peer.last_received_at() >= ALIVE_TIMEOUT;
+        let moved = is_newer && (silent || !peer.has_played()) || restarted && silent;
+        self.accept_address(index, from, moved)
+    }
+
+    /// Handles a hello of another protocol version. Only one from a peer's known address counts.
+    #[cold]
+    fn handle_other_version(&mut self, from: Addr, version: u8) {
+        let Some(index) = self.peers.index_at(from) else {
+            self.stats.dropped_datagrams.strangers += 1;
+            return;
+        };
+        let event = self.lobby.on_other_version(index, self.peers[index].site(), (VERSION, version));
+        self.report(event);
+    }
+
+    /// Handles a peer's refusal. A refusal of an earlier incarnation of this site does not count.
+    fn on_refusal(&mut self, now: Instant, index: usize, hello: &Hello, reason: Refusal) {
+        if hello.your_incarnation != self.config.incarnation
+            || self.handle_split_brain_refusal(now, index, hello, reason)
+        {
+            return;
+        }
+        if self.phase == Phase::Lobby && self.lobby.refuse() {
+            // A site that will not play has nothing to publish.
+            self.close_feed();
+            self.events.push(Event::Refused { site: hello.site, reason });
+        }
+        // This site plays or was admitted. If it was admitted and does not play yet, the command that admitted it was
+        // voided.
+        if self.schedule.is_started() && reason == Refusal::Dropped {
+            self.reports.on_refusal(index, now);
+            self.update_reports();
+        }
+    }
+
+    /// Handles a peer's statement whether it leaves. Before the start, a leaving peer keeps the others in the lobby
+    /// until it comes back. After the start, the statement means that the peer gives no inputs.
+    fn on_leaving_flag(&mut self, index: usize, leaving: bool) {
+        let peer = &self.peers[index];
+        let (site, has_played, is_started) = (peer.site(), peer.has_played(), self.lobby.start_time().is_some());
+        let had_left = self.lobby.set_left(index, leaving);
+        if !is_started && leaving && !had_left {
+            self.events.push(Event::Left { site, frame: self.frame });
+        }
+        if leaving && is_started && !has_played {
+            self.apply_leave(index, Frame::new(self.config.settings.input_delay));
+        }
+    }
+
+    /// Sets the start when every starting site agrees with every other. Only the lowest of them does this.
+    #[cold]
+    fn try_start(&mut self, now: Instant) {
+        let starting_sites = self.config.settings.starting_sites;
+        let is_lowest = starting_sites.iter().next() == Some(self.config.site);
+        let is_ready = self.phase == Phase::Lobby && !self.lobby.is_refused() && self.leaving.is_none();
+        if is_ready && is_lowest && self.lobby.missing_sites(&self.peers, starting_sites).is_empty() {
+            let start = now + Lobby::start_lead(&self.peers);
+            self.set_start(GroupInstant::from_nanos(start.as_nanos()), start);
+        }
+    }
+
+    /// Takes over the start that another site has announced, once this site agrees with all starting sites and knows
+    /// group time. A joiner only notes the start.
+    fn learn_start(&mut self, now: Instant, start_ns: Option<i64>) {
+        let Some(start) = start_ns.map(GroupInstant::from_nanos) else { return };
+        if self.phase == Phase::Joining {
+            self.lobby.set_start_time(start);
+        }
+        let Some(at) = self.peers.local_time(start).filter(|_| self.phase == Phase::Lobby) else { return };
+        if self.lobby.accepts_start(now, at, &self.peers, self.config.settings.starting_sites) {
+            self.set_start(start, at);
+        }
+    }
+
+    fn set_start(&mut self, start: GroupInstant, at: Instant) {
+        self.lobby.set_start_time(start);
+        self.phase = Phase::Starting { at };
+        self.events.push(Event::Starting { at });
+        for index in 0..self.peers.len() {
+            if self.lobby.has_left(index) {
+                self.on_leaving_flag(index, true);
+            }
+        }
+        if self.leaving.is_some() {
+            // The other sites wait for this site's inputs. Only ticks of a running game can announce that it gives
+            // none.
+            self.start_running(at);
+        }
+    }
+
+    #[cold]
+    fn encode_hello(&mut self, now: Instant, index: usize, buf: &mut [u8]) -> usize {
+        let is_ready = self.is_ready_to_join();
+        if let Some(joining) = self.joining.as_mut().filter(|_| is_ready) {
+            joining.has_announced_ready = true;
+        }
+        // In a hello, leaving means that there are no inputs at all. A site that has given inputs sends their end in
+        // ticks.
+        let leaving = self.leaving.is_some_and(|leave| leave.input_end.number() == self.config.settings.input_delay);
+        let wants_seat = self.phase == Phase::Joining && self.leaving.is_none() && self.own_join_frame().is_none();
+        let peer = &self.peers[index];
+        let split_refusal = self.split_brain.refusal_for(peer, &self.peers, self.frame);
+        let split_refusal = split_refusal.filter(|_| !self.lobby.asks_to_join(index));
+        let refusal = split_refusal.or_else(|| self.lobby.refusal_for(index, peer));
+        let your_incarnation = peer.newest_incarnation();
+        self.sending.on_hello(index);
+        let echo = self.peers[index].take_echo(now);
+        let hello = Hello {
+            session_id: self.config.session_id,
+            site: self.config.site,
+            incarnation: self.config.incarnation,
+            your_incarnation,
+            agreed_sites: self.lobby.agreed_sites(&self.peers),
+            is_leaving: leaving,
+            join_readiness: wants_seat.then_some(is_ready),
+            refusal,
+            stamp_us: now.as_micros() as u64,
+            echo: echo.map(|(stamp, held)| (stamp as u64, held.as_nanos().clamp(0, i64::from(u32::MAX)) as u32)),
+            start_ns: self.lobby.start_time().map(GroupInstant::as_nanos),
+            settings: self.config.settings.clone(),
+        };
+        hello.encode(buf).expect("checked settings fit into a packet")
     }
 }

@@ -1,132 +1,92 @@
-//! The state that a session keeps of one other site.
+//! Another site, as seen from this one: its seat, its inputs, and the link to it.
+//!
+//! - [`Peer::known_end`] never exceeds the inputs that count: received ones that are not withheld, or any frame from
+//!   the end of the peer's inputs on while it is absent.
+//! - A seat that is reopened takes no packet of its previous player for one of the joiner's.
+//! - Received inputs after the end that a leaving or dropped peer announced are rejected.
+//!
+//! Parts that know more about a peer, such as its votes, keep that in lists of their own, in the order of the peers.
 
-use alloc::vec::Vec;
-use core::ops::Range;
-
-use super::digest_history::{DigestHistory, FrameDigest};
-use super::input_digest::InputDigest;
-use super::membership_reports::MembershipReports;
-use super::prediction::PredictedInputs;
-use super::relay::RelaySelector;
-use super::slow_peer::StallRecord;
+use super::probes::{Probes, expand_truncated};
 use super::stats::{LossMeter, PeerStats};
+use super::substitute_input::SubstituteInput;
 use crate::clock::{Clock, RoundTrip};
+use crate::codec::{BufferFull, ByteWriter};
 use crate::frame::Frame;
-use crate::id::{Addr, MAX_SITES, SiteId, SiteSet};
-use crate::input::{InputLayout, InputSender, InputWord, MAX_BLOCKS, PackedInputPart, Stream};
-use crate::session::message::{ClockProbe, RelayedInputs, Tick, Vote};
-use crate::settings::SettingsDifference;
+use crate::id::{Addr, SiteId};
+use crate::input::{InputLayout, InputSender, InputWord, MAX_BLOCKS, PackedInputPart, Recovery, SendPlan, Stream};
+use crate::session::message::{ClockProbe, RelayedInputs, Tick};
 use crate::time::{Instant, TimeDelta};
-
-/// Duration of fast probing, from the first clock stamp that arrives from a peer.
-const FAST_PROBE_PERIOD: TimeDelta = TimeDelta::from_secs(5);
-/// Probe interval until the end of [`FAST_PROBE_PERIOD`].
-const FAST_PROBE_INTERVAL: TimeDelta = TimeDelta::from_millis(50);
-/// Probe interval after [`FAST_PROBE_PERIOD`].
-const PROBE_INTERVAL: TimeDelta = TimeDelta::from_millis(200);
 
 /// Time without packets, or without acknowledgement of new inputs, after which one side may have lost the other's
 /// address.
 const ADDRESS_LOSS_TIMEOUT: TimeDelta = TimeDelta::from_millis(200);
+/// Number of mean deviations of the round-trip time that are added to it until a request is repeated.
+const REQUEST_DEVIATIONS: i64 = 4;
 
 /// Silence after which the direct link to a peer is taken to be cut, and other peers are asked for its inputs.
 pub(super) const LINK_CUT_TIMEOUT: TimeDelta = TimeDelta::from_millis(150);
 /// Silence after which a player counts as no longer playing with this site.
 pub(super) const TICK_SILENCE_LIMIT: TimeDelta = TimeDelta::from_secs(1);
 
-/// State that a session keeps of one other site.
+/// State of another site.
 #[derive(Debug)]
 pub(super) struct Peer {
-    pub(super) site: SiteId,
-    pub(super) addr: Addr,
-    pub(super) clock: Clock,
-    pub(super) lobby: LobbyState,
-    pub(super) layout: InputLayout,
+    site: SiteId,
+    addr: Addr,
+    clock: Clock,
+    layout: InputLayout,
     /// The peer's inputs that have arrived here, directly or through a relay.
-    pub(super) inputs: Stream,
-    /// The predicted inputs of stepped frames whose real inputs are missing.
-    pub(super) predictions: PredictedInputs,
+    inputs: Stream,
     /// When the gapless part of `inputs` last grew. May be set later after a ballot that dropped no site, if another
     /// player's vote spared the peer.
-    pub(super) last_input_at: Instant,
+    last_input_at: Instant,
     /// Sends this site's inputs and tracks which of them the peer has.
-    pub(super) sender: InputSender,
-    pub(super) seat: Seat,
+    sender: InputSender,
+    seat: Seat,
     /// First frame in which an admitted joiner plays on this seat; `None` once the join command was applied or voided.
-    pub(super) join_frame: Option<Frame>,
+    join_frame: Option<Frame>,
     /// End of an admitted joiner's inputs, if the joiner leaves before the join command is applied. The leave takes
     /// effect when that command is applied.
-    pub(super) leave_after_join: Option<Frame>,
-    /// Whether the peer may give inputs far ahead of the frame that it steps, as a joiner does at first.
-    pub(super) has_advance_inputs: bool,
-    /// The newest frame that the peer has reported to be in.
-    pub(super) reported_frame: Frame,
-    /// Whether the peer has all inputs of this site and knows that they are the last.
-    pub(super) knows_own_leave: bool,
-    /// Whether the host program was informed that this site holds forged inputs of the peer.
-    pub(super) is_forgery_reported: bool,
-    /// Whether the peer was dropped, or its admission was voided; the peer may not know that.
-    pub(super) is_dropped: bool,
-    /// Input of the peer's players from the end of its inputs on, while the peer is absent.
-    pub(super) substitute_input: [PackedInputPart; MAX_BLOCKS],
-    /// Whether `substitute_input` has to become the peer's last input once that is known.
-    pub(super) repeats_last_input: bool,
-    /// The frames in which the seat was free before the peer took it.
-    pub(super) absence: Range<Frame>,
-    /// Input in the frames of `absence`.
-    pub(super) absence_input: [PackedInputPart; MAX_BLOCKS],
+    leave_after_join: Option<Frame>,
     /// Earliest frame in which a joiner may play on this seat. No packet of the seat's previous player can refer to it,
     /// so none is mistaken for a packet of the joiner.
-    pub(super) seat_free_from: Frame,
-    pub(super) stall_record: StallRecord,
-    /// Whether the next packet requests missing inputs, with [`Recovery::Classic`](crate::input::Recovery::Classic).
-    pub(super) is_request_due: bool,
-    /// When this site repeats its request for missing inputs, with `Recovery::Classic`; `None` while none is missing.
-    pub(super) next_request_at: Option<Instant>,
+    seat_free_from: Frame,
+    /// Whether the peer was dropped, or its admission was voided; the peer may not know that.
+    is_dropped: bool,
+    /// Whether the peer plays or has played: its ticks have arrived, or the command that admits this site names it as a
+    /// player. Cleared when the peer is dropped.
+    has_played: bool,
+    /// Whether the peer may give inputs far ahead of the frame that it steps, as a joiner does at first.
+    has_advance_inputs: bool,
+    /// The newest frame that the peer has reported to be in.
+    reported_frame: Frame,
+    /// Whether the peer has all inputs of this site and knows that they are the last.
+    knows_own_leave: bool,
+    substitute: SubstituteInput,
+    /// Whether the next packet requests missing inputs, with [`Recovery::Classic`].
+    is_request_due: bool,
+    /// When this site repeats its request for missing inputs, with [`Recovery::Classic`]; `None` while none is missing.
+    next_request_at: Option<Instant>,
     /// The incarnation of the peer that plays; 0 if unknown.
-    pub(super) incarnation: u32,
+    incarnation: u32,
     /// The newest incarnation of the peer that has sent a hello or was admitted; 0 if unknown.
-    pub(super) newest_incarnation: u32,
+    newest_incarnation: u32,
     /// The incarnation that had the seat before the newest command admitted another one.
-    pub(super) previous_incarnation: u32,
+    previous_incarnation: u32,
     /// Whether the peer's received inputs do not count until the membership epoch ends, because this site reported an
     /// earlier end of them in its vote.
-    pub(super) is_withheld: bool,
-    /// The first frame that the peer may have stepped with inputs that do not count, because the others dropped a site
-    /// after the peer had left.
-    unconsulted_from: Option<Frame>,
-    /// The peer's newest vote in the current epoch.
-    pub(super) vote: Option<Vote>,
-    /// Whether the peer's last vote was for an earlier epoch, so that the peer needs the decision that ended it.
-    pub(super) has_old_epoch: bool,
-    /// The peer's reports about how epochs ended and which sites left.
-    pub(super) reports: MembershipReports,
-    /// Choice of the site that relays the peer's inputs while its link to this site is cut.
-    pub(super) relay_selector: RelaySelector,
-    /// The peer may not know how the last epoch ended until it has acknowledged this site's input for this frame.
-    pub(super) uninformed_until: Option<Frame>,
-    /// Frame of a void join command. The peer may believe that it plays from this frame on.
-    pub(super) void_join_frame: Option<Frame>,
-    /// For each site whose inputs the peer asked this site to relay, the first frame that the peer lacks. Cleared when
-    /// a tick to the peer is sent.
-    pub(super) relay_requests: [Option<Frame>; MAX_SITES],
-    pub(super) frame_digests: DigestHistory<FrameDigest>,
-    /// Rolling hash of the peer's received inputs.
-    pub(super) input_digest: InputDigest,
-    /// Values of `input_digest` at compared frames.
-    pub(super) input_digests: DigestHistory,
-    /// The newest frame after which the peer's state was equal to this site's.
-    pub(super) last_agreed_frame: Option<Frame>,
-    pub(super) loss_meter: LossMeter,
-    pub(super) stats: PeerStats,
-    pub(super) last_received_at: Instant,
+    is_withheld: bool,
+    loss_meter: LossMeter,
+    stats: PeerStats,
+    last_received_at: Instant,
     /// When the peer last acknowledged a new input, or had acknowledged all of them.
     last_ack_at: Instant,
     /// Input end in the peer's newest tick, if this site was admitted more than once; else `None`. Ticks from before
     /// the last admission acknowledge inputs that the peer has discarded since.
-    pub(super) newest_ack_tick: Option<Frame>,
-    pub(super) last_sent_at: Instant,
-    probes: ProbeState,
+    newest_ack_tick: Option<Frame>,
+    last_sent_at: Instant,
+    probes: Probes,
 }
 
 /// State of a site's seat in the game.
@@ -140,111 +100,172 @@ pub(super) enum Seat {
     Free(Frame),
 }
 
-/// The state of a peer that comes from its hellos: agreement on the settings, leaving, requests to join.
-#[derive(Debug, Default)]
-pub(super) struct LobbyState {
-    pub(super) has_agreed: bool,
-    /// Sites that the peer agrees with, as the last hello from it says.
-    pub(super) agrees_with: SiteSet,
-    /// Differences from the peer's settings, protocol version or site number, as last found; empty if none were found.
-    pub(super) differences: Vec<SettingsDifference>,
-    /// Whether the peer's newest hello announces that it leaves.
-    pub(super) has_left: bool,
-    /// Whether the peer plays or has played: its ticks have arrived, or the command that admits this site names it as a
-    /// player. Cleared when the peer is dropped.
-    pub(super) has_played: bool,
-    /// Whether the last hello from the peer names this site's current incarnation.
-    pub(super) knows_own_incarnation: bool,
-    /// Whether the peer, which asks to join the running game, is ready to play; `None` if it does not ask to join.
-    pub(super) join_readiness: Option<bool>,
-    /// When the peer last asked to join.
-    pub(super) join_requested_at: Option<Instant>,
-    /// Whether the peer gives inputs for frames that were confirmed without it, because the command that admitted it
-    /// was voided.
-    pub(super) is_admission_void: bool,
-}
-
-/// State of the clock probes that this site exchanges with a peer.
-#[derive(Debug)]
-struct ProbeState {
-    first_received_at: Option<Instant>,
-    last_sent_at: Instant,
-    /// The newest received stamp, in microseconds of the peer's clock, and its arrival time.
-    newest_stamp: Option<(i64, Instant)>,
-    is_echoed: bool,
+/// The effect of a peer's leave on its seat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LeaveEffect {
+    /// The announced end of the inputs cannot be right.
+    Ignored,
+    /// The peer is admitted and does not play yet: the leave counts only once the join command does. If that command
+    /// turns out to be void, the seat was never taken.
+    AfterJoin,
+    /// The peer's inputs end.
+    Leaves,
 }
 
 impl Peer {
+    /// Creates a peer that plays, whose inputs and those of this site begin with `start`. `own_width` is the width of
+    /// this site's inputs, in bytes.
     pub(super) fn new(
         now: Instant,
         site: SiteId,
         addr: Addr,
         layout: InputLayout,
         start: Frame,
-        (own_width, slots): (usize, usize),
+        own_width: usize,
     ) -> Self {
-        let inputs = Stream::new(layout.width(), start);
         Self {
             site,
             addr,
             clock: Clock::default(),
-            lobby: LobbyState::default(),
-            predictions: PredictedInputs::new(slots, inputs.block_count()),
-            inputs,
+            inputs: Stream::new(layout.width(), start),
             layout,
             last_input_at: now,
             sender: InputSender::new(start, own_width),
             seat: Seat::Playing,
             join_frame: None,
             leave_after_join: None,
+            seat_free_from: Frame::ZERO,
+            is_dropped: false,
+            has_played: false,
             has_advance_inputs: false,
             reported_frame: Frame::ZERO,
             knows_own_leave: false,
-            is_forgery_reported: false,
-            is_dropped: false,
-            substitute_input: [[0; 16]; MAX_BLOCKS],
-            repeats_last_input: false,
-            absence: Frame::ZERO..Frame::ZERO,
-            absence_input: [[0; 16]; MAX_BLOCKS],
-            seat_free_from: Frame::ZERO,
-            stall_record: StallRecord::default(),
+            substitute: SubstituteInput::default(),
             is_request_due: false,
             next_request_at: None,
             incarnation: 0,
             newest_incarnation: 0,
             previous_incarnation: 0,
             is_withheld: false,
-            unconsulted_from: None,
-            vote: None,
-            has_old_epoch: false,
-            reports: MembershipReports::default(),
-            relay_selector: RelaySelector::new(now),
-            uninformed_until: None,
-            void_join_frame: None,
-            relay_requests: [None; MAX_SITES],
-            frame_digests: DigestHistory::default(),
-            input_digest: InputDigest::new(start),
-            input_digests: DigestHistory::default(),
-            last_agreed_frame: None,
             loss_meter: LossMeter::default(),
             stats: PeerStats::default(),
             last_received_at: now,
             last_ack_at: now,
             newest_ack_tick: None,
             last_sent_at: now - TimeDelta::from_secs(1),
-            probes: ProbeState {
-                first_received_at: None,
-                last_sent_at: now - TimeDelta::from_secs(1),
-                newest_stamp: None,
-                is_echoed: false,
-            },
+            probes: Probes::new(now),
         }
     }
 
-    /// Returns whether the peer may have lost this site's address: one of the two does not receive the other's packets.
-    pub(super) fn may_have_lost_address(&self, now: Instant, own: &Stream) -> bool {
-        now - self.last_received_at > ADDRESS_LOSS_TIMEOUT
-            || now - self.last_ack_at > ADDRESS_LOSS_TIMEOUT && self.sender.acked() < own.end()
+    #[inline]
+    pub(super) fn site(&self) -> SiteId {
+        self.site
+    }
+
+    #[inline]
+    pub(super) fn addr(&self) -> Addr {
+        self.addr
+    }
+
+    /// Sends to this address from now on.
+    pub(super) fn move_to(&mut self, addr: Addr) {
+        self.addr = addr;
+    }
+
+    #[inline]
+    pub(super) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    #[inline]
+    pub(super) fn layout(&self) -> &InputLayout {
+        &self.layout
+    }
+
+    #[inline]
+    pub(super) fn inputs(&self) -> &Stream {
+        &self.inputs
+    }
+
+    #[inline]
+    pub(super) fn last_input_at(&self) -> Instant {
+        self.last_input_at
+    }
+
+    /// Shortens the time without new inputs that counts: they count as received at `at` at the earliest.
+    pub(super) fn excuse_missing_inputs(&mut self, at: Instant) {
+        self.last_input_at = self.last_input_at.max(at);
+    }
+
+    // ---- Seat
+
+    pub(super) fn seat(&self) -> Seat {
+        self.seat
+    }
+
+    #[inline]
+    pub(super) fn join_frame(&self) -> Option<Frame> {
+        self.join_frame
+    }
+
+    pub(super) fn seat_free_from(&self) -> Frame {
+        self.seat_free_from
+    }
+
+    #[inline]
+    pub(super) fn is_dropped(&self) -> bool {
+        self.is_dropped
+    }
+
+    #[inline]
+    pub(super) fn has_played(&self) -> bool {
+        self.has_played
+    }
+
+    /// Records that the peer plays, because a tick of it has arrived.
+    #[inline]
+    pub(super) fn on_tick(&mut self) {
+        self.has_played = true;
+    }
+
+    #[inline]
+    pub(super) fn is_playing(&self) -> bool {
+        self.seat == Seat::Playing
+    }
+
+    /// Returns whether the peer plays, or is admitted to play.
+    pub(super) fn has_seat(&self) -> bool {
+        self.is_playing() || self.join_frame.is_some()
+    }
+
+    /// Returns whether the seat is free and no joiner is about to take it. Such a peer gets a tick only as the answer
+    /// to one of its own.
+    #[inline]
+    pub(super) fn is_free(&self) -> bool {
+        matches!(self.seat, Seat::Free(_)) && self.join_frame.is_none()
+    }
+
+    /// Returns whether a site was dropped and has not joined again.
+    #[inline]
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.is_dropped && self.join_frame.is_none()
+    }
+
+    /// Returns the first frame without the peer; `None` while the peer plays.
+    #[inline]
+    pub(super) fn absent_from(&self) -> Option<Frame> {
+        match self.seat {
+            Seat::Playing => None,
+            Seat::Leaving(last) | Seat::Free(last) => Some(last),
+        }
+    }
+
+    /// Returns whether the peer gives no input for this frame, because it had left, was dropped, or had not joined yet.
+    #[inline]
+    pub(super) fn is_absent(&self, frame: Frame) -> bool {
+        let is_away =
+            self.absent_from().is_some_and(|last| frame >= last) && self.join_frame.is_none_or(|first| frame < first);
+        is_away || self.substitute.was_absent(frame)
     }
 
     /// Returns the end of the frames for which the peer's input is known: the input is received and not withheld, or
@@ -259,23 +280,6 @@ impl Peer {
         }
     }
 
-    /// Returns the first frame without the peer; `None` while the peer plays.
-    pub(super) fn absent_from(&self) -> Option<Frame> {
-        match self.seat {
-            Seat::Playing => None,
-            Seat::Leaving(last) | Seat::Free(last) => Some(last),
-        }
-    }
-
-    /// Returns whether the peer has to be informed how the last epoch ended.
-    pub(super) fn needs_last_decision(&self) -> bool {
-        self.has_old_epoch || self.uninformed_until.is_some_and(|first| self.sender.acked() <= first)
-    }
-
-    pub(super) fn is_playing(&self) -> bool {
-        self.seat == Seat::Playing
-    }
-
     /// Returns whether the peer has inputs to come that the sites must agree on: it plays, or it leaves and some of its
     /// last inputs are missing.
     pub(super) fn is_awaited(&self) -> bool {
@@ -285,7 +289,7 @@ impl Peer {
 
     /// Returns whether the peer was dropped, and some of its last inputs that another site had are still missing here.
     pub(super) fn lacks_last_inputs(&self) -> bool {
-        self.is_dropped && self.join_frame.is_none() && self.absent_from().is_some_and(|last| self.inputs.end() < last)
+        self.is_abandoned() && self.absent_from().is_some_and(|last| self.inputs.end() < last)
     }
 
     /// Returns whether the peer left in an orderly way and all its inputs are known. Also holds for a seat that was
@@ -296,37 +300,206 @@ impl Peer {
             && !self.is_dropped
     }
 
-    /// Notes, at a peer that does not play, that other sites were dropped. `earliest` is the first frame without the
-    /// inputs of one of them. A peer that has left gave no vote and may have stepped that frame with inputs that do not
-    /// count.
-    pub(super) fn mark_unconsulted(&mut self, earliest: Option<Frame>) {
-        if !self.is_playing() {
-            self.unconsulted_from = [self.unconsulted_from, earliest].into_iter().flatten().min();
+    /// Returns whether other sites have to relay the peer's inputs: some are still to come and its link to this site is
+    /// cut, or the peer was dropped and some of its last inputs are missing. Inputs of a muted player are not relayed.
+    #[inline]
+    pub(super) fn needs_relay(&self, now: Instant, is_muted: bool) -> bool {
+        match self.absent_from() {
+            Some(last) if self.join_frame.is_none() => {
+                self.inputs.end() < last && (self.is_dropped || now - self.last_received_at > LINK_CUT_TIMEOUT)
+            }
+            _ => !is_muted && now - self.last_received_at > LINK_CUT_TIMEOUT,
         }
     }
 
-    /// Returns whether the peer's state after a frame may contain inputs that do not count.
-    pub(super) fn was_unconsulted(&self, frame: Frame) -> bool {
-        self.unconsulted_from.is_some_and(|first| frame >= first)
+    /// Handles the peer's announcement that its inputs end before `last`.
+    pub(super) fn on_leave(&mut self, last: Frame) -> LeaveEffect {
+        let is_near = last >= self.inputs.received_end()
+            && last - self.inputs.end() < i64::from(crate::input::STREAM_CAPACITY as u32);
+        // For a site that joined later, the peer may have left before the join.
+        let has_left_before = last <= self.inputs.start() && self.inputs.received_end() == self.inputs.start();
+        match () {
+            () if !is_near && !has_left_before => LeaveEffect::Ignored,
+            () if self.join_frame.is_some() => {
+                self.leave_after_join = Some(last.max(self.inputs.start()));
+                LeaveEffect::AfterJoin
+            }
+            () if self.is_playing() => LeaveEffect::Leaves,
+            () => LeaveEffect::Ignored,
+        }
     }
 
-    /// Returns whether the seat is free and no joiner is about to take it. Such a peer gets a tick only as the answer
-    /// to one of its own.
-    pub(super) fn is_free(&self) -> bool {
-        matches!(self.seat, Seat::Free(_)) && self.join_frame.is_none()
+    /// Ends the peer's inputs before `last`, because it leaves. Its players' input is neutral from then on.
+    pub(super) fn leave(&mut self, last: Frame) {
+        self.seat = Seat::Leaving(last);
+        self.substitute.use_neutral();
     }
 
-    /// Returns whether the peer gives no input for this frame, because it had left, was dropped, or had not joined yet.
-    pub(super) fn is_absent(&self, frame: Frame) -> bool {
-        let is_away =
-            self.absent_from().is_some_and(|last| frame >= last) && self.join_frame.is_none_or(|first| frame < first);
-        is_away || self.absence.contains(&frame)
+    /// Ends the peer's inputs before `last`, because it was dropped. A joiner may take the seat from `free_from` on.
+    pub(super) fn drop_after(&mut self, last: Frame, free_from: Frame, repeats_last_input: bool) {
+        (self.seat, self.is_dropped, self.has_played) = (Seat::Leaving(last), true, false);
+        self.seat_free_from = free_from;
+        match repeats_last_input {
+            true => self.substitute.repeat_last(),
+            false => self.substitute.use_neutral(),
+        }
     }
+
+    /// Lowers the end of a dropped peer's inputs to `last`, but not below the end of the inputs received here. The
+    /// inputs after that were lost with the sites that had them, and do not count. Returns the new end.
+    pub(super) fn shorten_last_inputs(&mut self, last: Frame) -> Option<Frame> {
+        let last = last.max(self.inputs.end());
+        let is_shorter = self.lacks_last_inputs() && self.absent_from().is_none_or(|before| before > last);
+        if is_shorter {
+            self.seat = Seat::Leaving(last);
+        }
+        is_shorter.then_some(last)
+    }
+
+    /// Frees the seat of a peer that left or was dropped.
+    pub(super) fn free_seat(&mut self) {
+        if let Seat::Leaving(last) = self.seat {
+            self.seat = Seat::Free(last);
+        }
+    }
+
+    /// Frees a seat that was never taken.
+    pub(super) fn vacate(&mut self) {
+        self.seat = Seat::Free(Frame::ZERO);
+    }
+
+    /// Withholds the peer's received inputs until the membership epoch ends.
+    pub(super) fn withhold_inputs(&mut self) {
+        self.is_withheld = true;
+    }
+
+    /// Returns whether received inputs of the peer do not count until the membership epoch ends.
+    pub(super) fn is_withheld(&self) -> bool {
+        self.is_withheld
+    }
+
+    /// Lets the received inputs count again, because the membership epoch has ended.
+    pub(super) fn accept_withheld(&mut self) {
+        self.is_withheld = false;
+    }
+
+    /// Admits a joiner, whose incarnation is `incarnation`, to this seat from frame `first` on. The joiner leaves
+    /// before its first frame if it `has_left` already.
+    pub(super) fn admit(&mut self, now: Instant, first: Frame, own_width: usize, incarnation: u32, has_left: bool) {
+        self.previous_incarnation = self.incarnation;
+        self.reopen_seat(first, own_width, true);
+        self.leave_after_join = has_left.then_some(first);
+        self.last_received_at = now;
+        self.incarnation = incarnation;
+        self.newest_incarnation = self.newest_incarnation.max(incarnation);
+        self.probes.make_due();
+    }
+
+    /// Completes a join: the peer plays from now on. Returns the end of its inputs if it has left already.
+    pub(super) fn complete_join(&mut self) -> Option<Frame> {
+        (self.seat, self.join_frame) = (Seat::Playing, None);
+        self.leave_after_join.take()
+    }
+
+    /// Takes back the admission of a joiner, because the command that admitted it is void. A joiner that never got the
+    /// command keeps asking, and another command will admit it.
+    pub(super) fn void_join(&mut self) {
+        (self.join_frame, self.leave_after_join, self.is_dropped) = (None, None, true);
+        self.incarnation = self.previous_incarnation;
+    }
+
+    /// Prepares the seat for this site's admission from frame `first` on: the peer is a player (`is_member`), or its
+    /// seat is free. `is_repeated` tells whether another command has admitted this site before.
+    pub(super) fn prepare_own_join(
+        &mut self,
+        now: Instant,
+        first: Frame,
+        own_width: usize,
+        (is_member, is_repeated): (bool, bool),
+    ) {
+        self.seat = Seat::Free(Frame::ZERO);
+        self.newest_ack_tick = is_repeated.then_some(Frame::ZERO);
+        (self.join_frame, self.leave_after_join, self.is_withheld) = (None, None, false);
+        if is_member {
+            self.reopen_seat(first, own_width, false);
+            (self.seat, self.join_frame, self.has_played) = (Seat::Playing, None, true);
+            self.last_received_at = now;
+        } else {
+            // A site outside the game may have claimed to play, because its admission turned out to be void. It may ask
+            // again.
+            self.incarnation = 0;
+        }
+    }
+
+    /// Reopens the seat for a joiner from a frame on. All inputs of the seat's previous player must be known. If the
+    /// peer is the joiner (`is_joiner`), its inputs begin with that frame; if this site is the joiner, they continue.
+    fn reopen_seat(&mut self, first: Frame, own_width: usize, is_joiner: bool) {
+        let last = self.absent_from().unwrap_or(first);
+        self.settle_substitute_input();
+        self.substitute.end_absence(last..first);
+        self.inputs.restart(last, first, is_joiner);
+        if is_joiner {
+            // The frames while the seat was empty are not lost packets.
+            self.loss_meter = LossMeter::default();
+        }
+        self.sender = match is_joiner {
+            true => InputSender::for_late_joiner(first, own_width),
+            false => InputSender::new(first, own_width),
+        };
+        (self.seat, self.join_frame) = (Seat::Free(last), Some(first));
+        (self.leave_after_join, self.has_advance_inputs, self.reported_frame) = (None, true, Frame::ZERO);
+        (self.is_dropped, self.knows_own_leave) = (false, false);
+        if self.incarnation == 0 {
+            self.incarnation = self.newest_incarnation;
+        }
+    }
+
+    // ---- Incarnations
+
+    pub(super) fn incarnation(&self) -> u32 {
+        self.incarnation
+    }
+
+    pub(super) fn newest_incarnation(&self) -> u32 {
+        self.newest_incarnation
+    }
+
+    /// Returns whether a newer incarnation of the peer is known than the one that plays.
+    #[inline]
+    pub(super) fn was_restarted(&self) -> bool {
+        self.newest_incarnation > self.incarnation
+    }
+
+    /// Returns whether this is an incarnation after the newest known one.
+    pub(super) fn is_restart(&self, incarnation: u32) -> bool {
+        self.newest_incarnation != 0 && incarnation > self.newest_incarnation
+    }
+
+    /// Records the incarnation that sends hellos. `will_play` tells whether it is the one that plays.
+    pub(super) fn on_incarnation(&mut self, incarnation: u32, will_play: bool) {
+        self.newest_incarnation = incarnation;
+        if will_play {
+            self.incarnation = incarnation;
+        }
+    }
+
+    /// Resets the clock and the stamps that came from the previous incarnation of the peer.
+    pub(super) fn reset_after_restart(&mut self) {
+        self.clock = Clock::default();
+        self.probes.forget_stamps();
+    }
+
+    // ---- Substitute input
 
     /// Returns the input of the peer's players in a frame for which the peer gives none.
+    #[inline]
     pub(super) fn substitute_input(&self, frame: Frame) -> &[PackedInputPart] {
-        let input = if self.absence.contains(&frame) { &self.absence_input } else { &self.substitute_input };
-        &input[..self.inputs.block_count()]
+        &self.substitute.get(frame)[..self.inputs.block_count()]
+    }
+
+    /// Returns the input of the peer's players in the frames before the peer took its seat.
+    pub(super) fn absence_input(&self) -> &[PackedInputPart] {
+        &self.substitute.absence_input()[..self.inputs.block_count()]
     }
 
     /// Takes over the peer's bits in `words`, the players' words of the frame before `next`, as its substitute input,
@@ -337,168 +510,28 @@ impl Peer {
         self.layout.pack_blocks(words, &mut input[..self.inputs.block_count()]);
         // A peer that leaves later has neutral input from then on.
         let is_settled = self.absent_from().is_some_and(|last| last > next || last == next && !self.is_dropped);
-        if !is_settled {
-            self.substitute_input = input;
-        }
-        if next.checked_sub(1).is_some_and(|frame| self.absence.contains(&frame)) {
-            self.absence_input = input;
-        }
-    }
-
-    /// Makes the substitute input neutral, instead of the last input of the peer.
-    pub(super) fn use_neutral_substitute(&mut self) {
-        (self.repeats_last_input, self.substitute_input) = (false, [[0; 16]; MAX_BLOCKS]);
-    }
-
-    /// Handles the peer's report that it is in a frame and has given its inputs before `end`. If they end at most
-    /// `input_delay` + 1 frames after that frame, the peer has stopped giving inputs in advance.
-    pub(super) fn on_frame(&mut self, frame: Frame, end: Frame, input_delay: u32) {
-        self.reported_frame = self.reported_frame.max(frame);
-        self.has_advance_inputs &= end > frame + input_delay + 1;
-    }
-
-    /// Takes over the last input of a dropped peer once all its inputs are known. A peer that gave none since it joined
-    /// keeps the substitute input from before.
-    #[cold]
-    fn adopt_last_input(&mut self) {
-        let Some(last) = self.absent_from().filter(|last| *last <= self.inputs.end()) else { return };
-        self.repeats_last_input = false;
-        let last_frame = last.checked_sub(1).filter(|frame| *frame >= self.inputs.start());
-        if let Some(input) = last_frame.and_then(|frame| self.inputs.value_blocks(frame)) {
-            self.substitute_input[..input.len()].copy_from_slice(input);
-        }
+        let was_absent = next.checked_sub(1).is_some_and(|frame| self.substitute.was_absent(frame));
+        self.substitute.observe(input, !is_settled, was_absent);
     }
 
     /// Sets the substitute input to the peer's last input, if that is to be repeated and is known.
     #[inline]
     pub(super) fn settle_substitute_input(&mut self) {
-        if self.repeats_last_input {
-            self.adopt_last_input();
-        }
+        self.substitute.settle(self.absent_from(), &self.inputs);
     }
 
-    /// Reopens the seat for a joiner from a frame on. All inputs of the seat's previous player must be known. If the
-    /// peer is the joiner (`new`), its inputs begin with that frame; if this site is the joiner, they continue.
-    pub(super) fn reopen_seat(&mut self, first: Frame, own_width: usize, new: bool) {
-        let last = self.absent_from().unwrap_or(first);
-        self.stall_record.on_rejoin();
-        self.settle_substitute_input();
-        (self.absence, self.absence_input) = (last..first, self.substitute_input);
-        self.inputs.restart(last, first, new);
-        if new {
-            // The frames while the seat was empty are not lost packets.
-            self.loss_meter = LossMeter::default();
-        }
-        self.sender = match new {
-            true => InputSender::for_late_joiner(first, own_width),
-            false => InputSender::new(first, own_width),
-        };
-        self.seat = Seat::Free(last);
-        (self.join_frame, self.void_join_frame) = (Some(first), None);
-        self.unconsulted_from = None;
-        (self.leave_after_join, self.has_advance_inputs, self.reported_frame) = (None, true, Frame::ZERO);
-        self.is_forgery_reported = false;
-        (self.lobby.join_readiness, self.lobby.is_admission_void) = (None, false);
-        self.is_dropped = false;
-        self.knows_own_leave = false;
-        self.frame_digests = DigestHistory::default();
-        self.last_agreed_frame = None;
-        self.input_digest = if new { InputDigest::new(first) } else { InputDigest::with_unknown_start(first) };
-        self.input_digests = DigestHistory::default();
-        (self.stats.compared, self.stats.mismatches) = (0, 0);
-        if self.incarnation == 0 {
-            self.incarnation = self.newest_incarnation;
-        }
-    }
+    // ---- Inputs
 
-    /// Returns the first frame in `from..until` whose predicted input differs from the real one. The real inputs of the
-    /// whole range must be known.
-    pub(super) fn first_misprediction(&self, from: Frame, until: Frame) -> Option<Frame> {
-        let mut frame = from;
-        while frame < until {
-            let real = self.inputs.value_blocks(frame).filter(|_| !self.is_absent(frame));
-            if real.unwrap_or(self.substitute_input(frame)) != self.predictions.get(frame) {
-                return Some(frame);
-            }
-            frame = frame.next();
-        }
-        None
-    }
-
-    /// Returns the acknowledgement to send to the peer: the end of its inputs that are known without a gap, or one
-    /// frame more if the peer leaves and all its inputs are known. A dropped peer did not leave, and would take the
-    /// additional frame for an acknowledged input.
-    pub(super) fn acknowledgement(&self) -> Frame {
-        let end = self.inputs.end();
-        let left = |last: &Frame| *last <= end && self.join_frame.is_none() && !self.is_dropped;
-        self.absent_from().filter(left).map_or(end, Frame::next)
-    }
-
-    /// Resets the clock, the reports and the lobby state that came from the previous incarnation of the peer.
-    pub(super) fn reset_after_restart(&mut self) {
-        self.clock = Clock::default();
-        self.probes.newest_stamp = None;
-        self.reports = MembershipReports::default();
-        self.void_join_frame = None;
-        self.lobby = LobbyState { has_played: self.lobby.has_played, ..LobbyState::default() };
-    }
-
-    /// Returns whether a stamp is newer than all received ones.
-    pub(super) fn is_newer_stamp(&self, stamp_us: i64) -> bool {
-        self.probes.newest_stamp.is_none_or(|(newest, _)| stamp_us > newest)
-    }
-
-    /// Returns whether only inputs have to be exchanged with the peer: it plays, was not restarted, has neither voted
-    /// nor reported, needs no decision, and was received within [`LINK_CUT_TIMEOUT`].
-    pub(super) fn is_steady(&self, now: Instant) -> bool {
-        let has_no_reports = self.vote.is_none() && !self.reports.is_reporting();
-        self.is_playing()
-            && !self.was_restarted()
-            && !self.needs_last_decision()
-            && has_no_reports
-            && now - self.last_received_at < LINK_CUT_TIMEOUT
-    }
-
-    /// Discards the choice of the site that relays the peer's inputs.
-    pub(super) fn reset_relay_selector(&mut self, now: Instant) {
-        self.relay_selector = RelaySelector::new(now);
-    }
-
-    /// Returns the time since a packet of the peer, or new inputs of the peer through a relay, last arrived.
-    pub(super) fn silence(&self, now: Instant) -> TimeDelta {
-        now - self.last_received_at.max(self.last_input_at)
-    }
-
-    /// Returns whether a newer incarnation of the peer is known than the one that plays.
-    pub(super) fn was_restarted(&self) -> bool {
-        self.newest_incarnation > self.incarnation
-    }
-
-    /// Receives inputs of this peer that another site relayed. Returns 1 if they are rejected, else 0.
-    pub(super) fn receive_relayed(&mut self, now: Instant, relay_site: SiteId, relay: &RelayedInputs<'_>) -> u64 {
+    /// Receives inputs of this peer that another site relayed. Returns 1 if they are rejected, else 0, and whether they
+    /// are new.
+    pub(super) fn receive_relayed(&mut self, now: Instant, relay: &RelayedInputs<'_>) -> (u64, bool) {
         let before = self.inputs.end();
         let useless = self.receive_inputs(Some(relay.first_frame), relay.frame_count, true, relay.changes);
-        if self.inputs.end() > before {
+        let are_new = self.inputs.end() > before;
+        if are_new {
             self.last_input_at = now;
-            self.relay_selector.on_new_input(relay_site);
         }
-        useless
-    }
-
-    pub(super) fn on_received(&mut self, now: Instant, bytes: usize) {
-        self.last_received_at = now;
-        self.count_received(bytes);
-    }
-
-    pub(super) fn count_received(&mut self, bytes: usize) {
-        self.stats.packets_in += 1;
-        self.stats.bytes_in += bytes as u64;
-    }
-
-    pub(super) fn on_sent(&mut self, now: Instant, bytes: usize) {
-        self.last_sent_at = now;
-        self.stats.packets_out += 1;
-        self.stats.bytes_out += bytes as u64;
+        (useless, are_new)
     }
 
     /// Receives the new and the resent inputs of a tick. The new ones end before `end`. Returns the number of ranges
@@ -540,6 +573,92 @@ impl Peer {
         u64::from(self.inputs.receive(first, len, is_absolute, changes).is_err())
     }
 
+    /// Handles the peer's report that it is in a frame and has given its inputs before `end`. If they end at most
+    /// `input_delay` + 1 frames after that frame, the peer has stopped giving inputs in advance.
+    pub(super) fn on_frame(&mut self, frame: Frame, end: Frame, input_delay: u32) {
+        self.reported_frame = self.reported_frame.max(frame);
+        self.has_advance_inputs &= end > frame + input_delay + 1;
+    }
+
+    #[inline]
+    pub(super) fn has_advance_inputs(&self) -> bool {
+        self.has_advance_inputs
+    }
+
+    pub(super) fn reported_frame(&self) -> Frame {
+        self.reported_frame
+    }
+
+    /// Returns whether the next packet to the peer requests missing inputs.
+    #[inline]
+    pub(super) fn requests_missing_inputs(&self, recovery: Recovery) -> bool {
+        !self.inputs.is_gapless() && (recovery != Recovery::Classic || self.is_request_due)
+    }
+
+    /// Makes the next packet request missing inputs if some are missing and the last request has had time to be
+    /// answered, with [`Recovery::Classic`]. Returns whether it does.
+    pub(super) fn request_missing_inputs(&mut self, now: Instant) -> bool {
+        let has_gap = !self.inputs.is_gapless();
+        if !has_gap {
+            self.next_request_at = None;
+        }
+        let is_due = has_gap && self.next_request_at.is_none_or(|at| at <= now);
+        if is_due {
+            self.is_request_due = true;
+            let answer_time = self.clock.rtt().unwrap_or_default() * 3 / 2 + self.clock.jitter() * REQUEST_DEVIATIONS;
+            self.next_request_at = Some(now + answer_time.min(self.clock.max_plausible_rtt()));
+        }
+        is_due
+    }
+
+    // ---- Own inputs
+
+    /// Returns the end of this site's inputs that the peer has acknowledged.
+    #[inline]
+    pub(super) fn acked(&self) -> Frame {
+        self.sender.acked()
+    }
+
+    /// Returns whether the peer has all inputs of this site and knows that they are the last.
+    pub(super) fn knows_own_leave(&self) -> bool {
+        self.knows_own_leave
+    }
+
+    /// Returns whether some of this site's inputs were not sent to the peer.
+    pub(super) fn has_unsent(&self, own: &Stream) -> bool {
+        self.sender.has_unsent(own)
+    }
+
+    /// Plans which inputs of this site the next tick carries.
+    #[inline]
+    pub(super) fn plan_tick(&self, recovery: Recovery, own: &Stream, has_extras: bool) -> SendPlan {
+        self.sender.plan(recovery, own, has_extras)
+    }
+
+    /// Returns whether the next tick, whose new inputs end before `end`, carries inputs that the peer requested.
+    #[inline]
+    pub(super) fn has_resends(&self, now: Instant, own: &Stream, end: Frame) -> bool {
+        self.sender.has_resends(now, &self.clock, own, end)
+    }
+
+    /// Encodes the inputs that the peer requested.
+    pub(super) fn encode_resends(
+        &mut self,
+        now: Instant,
+        own: &Stream,
+        end: Frame,
+        writer: &mut ByteWriter<'_>,
+    ) -> Result<(), BufferFull> {
+        self.sender.encode_resends(now, &self.clock, own, end, writer)
+    }
+
+    /// Records that a tick with this plan was encoded.
+    #[inline]
+    pub(super) fn on_tick_encoded(&mut self, plan: &SendPlan) {
+        self.sender.on_sent(plan);
+        self.is_request_due = false;
+    }
+
     /// Handles the acknowledgement and the requests for missing inputs in a peer's tick. The inputs of the tick end
     /// before `end`; those of this site end before `leaving` if it leaves. Returns 1 if the acknowledgement names a
     /// negative or too large frame number, else 0.
@@ -568,20 +687,95 @@ impl Peer {
         0
     }
 
-    /// Returns the newest received stamp in microseconds of the peer's clock, which separates old packets from new
-    /// ones.
-    pub(super) fn newest_stamp_us(&self) -> Option<i64> {
-        self.probes.newest_stamp.map(|(stamp, _)| stamp)
+    /// Returns the acknowledgement to send to the peer: the end of its inputs that are known without a gap, or one
+    /// frame more if the peer leaves and all its inputs are known. A dropped peer did not leave, and would take the
+    /// additional frame for an acknowledged input.
+    #[inline]
+    pub(super) fn acknowledgement(&self) -> Frame {
+        let end = self.inputs.end();
+        let left = |last: &Frame| *last <= end && self.join_frame.is_none() && !self.is_dropped;
+        self.absent_from().filter(left).map_or(end, Frame::next)
+    }
+
+    // ---- Link
+
+    #[inline]
+    pub(super) fn last_received_at(&self) -> Instant {
+        self.last_received_at
+    }
+
+    #[inline]
+    pub(super) fn last_sent_at(&self) -> Instant {
+        self.last_sent_at
+    }
+
+    /// Returns the time since a packet of the peer, or new inputs of the peer through a relay, last arrived.
+    pub(super) fn silence(&self, now: Instant) -> TimeDelta {
+        now - self.last_received_at.max(self.last_input_at)
+    }
+
+    /// Does not count this much time, in which the host program was suspended, as silence.
+    pub(super) fn excuse_silence(&mut self, away: TimeDelta) {
+        self.last_received_at += away;
+    }
+
+    /// Returns whether the peer may have lost this site's address: one of the two does not receive the other's packets.
+    #[inline]
+    pub(super) fn may_have_lost_address(&self, now: Instant, own: &Stream) -> bool {
+        now - self.last_received_at > ADDRESS_LOSS_TIMEOUT
+            || now - self.last_ack_at > ADDRESS_LOSS_TIMEOUT && self.sender.acked() < own.end()
+    }
+
+    /// Returns whether only inputs have to be exchanged with the peer: it plays, was not restarted, and was received
+    /// within [`LINK_CUT_TIMEOUT`].
+    pub(super) fn is_steady(&self, now: Instant) -> bool {
+        self.is_playing() && !self.was_restarted() && now - self.last_received_at < LINK_CUT_TIMEOUT
+    }
+
+    #[inline]
+    pub(super) fn on_received(&mut self, now: Instant, bytes: usize) {
+        self.last_received_at = now;
+        self.count_received(bytes);
+    }
+
+    #[inline]
+    pub(super) fn count_received(&mut self, bytes: usize) {
+        self.stats.packets_in += 1;
+        self.stats.bytes_in += bytes as u64;
+    }
+
+    /// Counts a tick whose inputs end before `end` for the measurement of the loss.
+    #[inline]
+    pub(super) fn count_tick(&mut self, end: Frame) {
+        self.loss_meter.on_packet(end);
+    }
+
+    #[inline]
+    pub(super) fn on_sent(&mut self, now: Instant, bytes: usize) {
+        self.last_sent_at = now;
+        self.stats.packets_out += 1;
+        self.stats.bytes_out += bytes as u64;
+    }
+
+    /// Returns the number of packets that were sent to the peer.
+    pub(super) fn packets_out(&self) -> u64 {
+        self.stats.packets_out
+    }
+
+    /// Returns whether a stamp is newer than all received ones.
+    pub(super) fn is_newer_stamp(&self, stamp_us: i64) -> bool {
+        self.probes.is_newer(stamp_us)
+    }
+
+    /// Returns the full stamp, in microseconds, of which a probe of a peer that may have moved carries the low bits.
+    pub(super) fn expand_stamp(&self, low: u64) -> i64 {
+        expand_truncated(self.probes.newest_stamp_us().unwrap_or(0), low as i64, 40)
     }
 
     /// Handles a stamp, and the round trip that the echo of one of this site's stamps completes. Both stamps are in
     /// microseconds; `echo` includes the time for which the peer held the stamp.
     pub(super) fn on_stamp(&mut self, now: Instant, stamp_us: i64, echo: Option<(i64, TimeDelta)>) {
-        self.probes.first_received_at.get_or_insert(now);
-        if self.probes.newest_stamp.is_none_or(|(newest, _)| stamp_us > newest) {
-            self.probes.newest_stamp = Some((stamp_us, now));
-            self.probes.is_echoed = false;
-        }
+        self.probes.on_stamp(now, stamp_us);
         if let Some((sent_us, held)) = echo {
             let answered = instant_from_micros(stamp_us);
             let trip =
@@ -593,7 +787,7 @@ impl Peer {
     /// Handles the probe of a tick, whose stamps are truncated. Returns the full stamp if it is newer than all stamps
     /// received before.
     pub(super) fn on_probe(&mut self, now: Instant, probe: &ClockProbe) -> Option<Instant> {
-        let near_us = self.clock.to_remote(now).map(Instant::as_micros).or(self.newest_stamp_us());
+        let near_us = self.clock.to_remote(now).map(Instant::as_micros).or(self.probes.newest_stamp_us());
         let stamp_us = expand_truncated(near_us.unwrap_or(0), probe.stamp_us as i64, 40);
         if !self.is_newer_stamp(stamp_us) {
             return None;
@@ -607,35 +801,28 @@ impl Peer {
 
     /// Makes the next packet carry a probe.
     pub(super) fn make_probe_due(&mut self) {
-        self.probes.last_sent_at = self.probes.last_sent_at - PROBE_INTERVAL;
+        self.probes.make_due();
     }
 
     /// Returns whether the next packet has to carry a probe.
+    #[inline]
     pub(super) fn is_probe_due(&self, now: Instant) -> bool {
-        let is_early = self.probes.first_received_at.is_none_or(|since| now - since < FAST_PROBE_PERIOD);
-        // A little less than the nominal interval, because packets leave in whole frames.
-        let interval = if is_early { FAST_PROBE_INTERVAL } else { PROBE_INTERVAL } - TimeDelta::from_millis(5);
-        now - self.probes.last_sent_at >= interval
+        self.probes.is_due(now)
     }
 
     /// Returns the stamp to echo, in microseconds of the peer's clock, and the time for which it was held. Notes that a
-    /// probe is sent now. Each stamp is echoed once.
+    /// probe is sent now.
     pub(super) fn take_echo(&mut self, now: Instant) -> Option<(i64, TimeDelta)> {
-        self.probes.last_sent_at = now;
-        let (stamp, received) = self.probes.newest_stamp.filter(|_| !self.probes.is_echoed)?;
-        self.probes.is_echoed = true;
-        Some((stamp, now - received))
+        self.probes.take_echo(now)
     }
 
-    /// Returns the memory use of this struct and its heap data, in bytes.
-    pub(super) fn memory(&self) -> usize {
-        let differences = self.lobby.differences.capacity() * size_of::<SettingsDifference>();
-        let digests = self.frame_digests.memory() + self.input_digests.memory();
-        let heap = self.inputs.memory() + self.predictions.memory() + digests + self.clock.memory();
-        size_of::<Self>() + heap + differences
+    /// Records by how much this site is behind the peer's plan.
+    pub(super) fn set_lead(&mut self, lead: TimeDelta) {
+        self.stats.lead = lead;
     }
 
     pub(super) fn stats(&self, now: Instant, own_end: Frame) -> PeerStats {
+        let (resend_requests, resends) = self.sender.request_and_resend_counts();
         PeerStats {
             rtt: self.clock.rtt().unwrap_or_default(),
             rtt_min: self.clock.rtt_min().unwrap_or_default(),
@@ -643,8 +830,26 @@ impl Peer {
             loss: self.loss_meter.loss(),
             unacknowledged: (own_end - self.sender.acked()).max(0) as u32,
             silence: now - self.last_received_at,
+            resend_requests,
+            resends,
             ..self.stats
         }
+    }
+
+    /// Returns the memory use of this struct and its heap data, in bytes.
+    pub(super) fn memory(&self) -> usize {
+        size_of::<Self>() + self.inputs.memory() + self.clock.memory()
+    }
+
+    /// Gives the peer the inputs of a stream before `end`, as if they had arrived in a tick.
+    #[cfg(test)]
+    pub(super) fn give_inputs(&mut self, stream: &Stream, end: Frame) {
+        let first = self.inputs.end();
+        let mut buf = [0; 1_024];
+        let mut writer = ByteWriter::new(&mut buf);
+        stream.encode(&mut writer, first, end, true).unwrap();
+        let len = writer.len();
+        assert_eq!(self.receive_inputs(Some(first), (end - first) as u32, true, &buf[..len]), 0);
     }
 }
 
@@ -652,24 +857,77 @@ fn instant_from_micros(us: i64) -> Instant {
     Instant::ZERO + TimeDelta::from_micros(us)
 }
 
-/// Returns the number nearest to `near` whose low `bits` bits are those of `low`.
-pub(super) fn expand_truncated(near: i64, low: i64, bits: u32) -> i64 {
-    let shift = 64 - bits;
-    near.wrapping_add(low.wrapping_sub(near) << shift >> shift)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::input::Ownership;
+
+    fn peer() -> Peer {
+        let site = SiteId::new(1).unwrap();
+        Peer::new(Instant::ZERO, site, Addr(1), Ownership::one_player_per_site(2, 0xff).layout(site), Frame::ZERO, 1)
+    }
+
+    fn inputs(count: u32) -> Stream {
+        let mut inputs = Stream::new(1, Frame::ZERO);
+        (0..count).for_each(|frame| inputs.push(&[frame as u8]));
+        inputs
+    }
 
     #[test]
-    fn truncated_stamps_are_expanded_exactly() {
-        for near in [0, -5_000_000, 1 << 40, 987_654_321_012_345] {
-            for distance in [-1_000_000_000, -1, 0, 77, 2_000_000_000] {
-                let full: i64 = near + distance;
-                assert_eq!(expand_truncated(near, full & 0xffff_ffff, 32), full);
-                assert_eq!(expand_truncated(near, full & 0xff_ffff_ffff, 40), full);
-            }
-        }
+    fn leaver_is_awaited_until_its_last_input_arrives() {
+        let mut peer = peer();
+        peer.give_inputs(&inputs(20), Frame::new(10));
+        assert_eq!(peer.on_leave(Frame::new(9)), LeaveEffect::Ignored, "the inputs before frame 10 have arrived");
+        assert_eq!(peer.on_leave(Frame::new(12)), LeaveEffect::Leaves);
+        peer.leave(Frame::new(12));
+        assert!(peer.is_awaited() && peer.known_end() == Frame::new(10));
+        assert_eq!(peer.acknowledgement(), Frame::new(10));
+        peer.give_inputs(&inputs(20), Frame::new(12));
+        assert!(peer.has_left() && peer.known_end() == Frame::NEVER);
+        assert_eq!(peer.acknowledgement(), Frame::new(13), "the peer learns that its leave is known");
+    }
+
+    #[test]
+    fn withheld_inputs_do_not_count_until_the_epoch_ends() {
+        let mut peer = peer();
+        peer.give_inputs(&inputs(20), Frame::new(10));
+        peer.withhold_inputs();
+        assert_eq!(peer.known_end(), Frame::ZERO);
+        peer.accept_withheld();
+        assert_eq!(peer.known_end(), Frame::new(10));
+    }
+
+    #[test]
+    fn dropped_peer_lacks_inputs_up_to_the_decided_end() {
+        let mut peer = peer();
+        peer.give_inputs(&inputs(20), Frame::new(10));
+        peer.drop_after(Frame::new(15), Frame::new(40), true);
+        assert!(peer.lacks_last_inputs() && !peer.is_awaited());
+        assert!(peer.needs_relay(Instant::ZERO, false));
+        assert_eq!(peer.shorten_last_inputs(Frame::new(16)), None, "the end is never raised");
+        assert_eq!(peer.shorten_last_inputs(Frame::new(3)), Some(Frame::new(10)), "received inputs count");
+        peer.settle_substitute_input();
+        assert_eq!(peer.substitute_input(Frame::new(30))[0][0], 9, "the last input is repeated");
+    }
+
+    #[test]
+    fn void_join_leaves_the_seat_free_and_the_joiner_restarted() {
+        let mut peer = peer();
+        peer.on_incarnation(1, true);
+        peer.drop_after(Frame::ZERO, Frame::new(40), false);
+        peer.free_seat();
+        peer.admit(Instant::ZERO, Frame::new(50), 1, 2, false);
+        assert!(!peer.is_free() && !peer.was_restarted() && peer.known_end() >= Frame::new(50));
+        peer.void_join();
+        assert!(peer.is_free() && peer.is_dropped() && peer.was_restarted());
+    }
+
+    #[test]
+    fn joiner_that_left_before_its_first_frame_leaves_with_the_join() {
+        let mut peer = peer();
+        peer.vacate();
+        peer.admit(Instant::ZERO, Frame::new(50), 1, 2, true);
+        assert_eq!(peer.complete_join(), Some(Frame::new(50)));
+        assert!(peer.is_playing());
     }
 }

@@ -83,7 +83,8 @@ pub enum State {
     },
     /// The game runs and is not frozen, or this site is leaving it.
     Running,
-    /// Frames do not advance: inputs have been missing for longer than [`Config::freeze_timeout`](super::Config::freeze_timeout).
+    /// Frames do not advance: inputs have been missing for longer than
+    /// [`Config::freeze_timeout`](super::Config::freeze_timeout).
     Frozen(Freeze),
     /// The session is over, for this reason.
     Ended(SessionEnd),

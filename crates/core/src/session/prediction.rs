@@ -27,7 +27,7 @@ impl Session {
     /// input is missing.
     pub(super) fn predict_at(&self, began: Instant) -> Instant {
         let max_delay = self.config.settings.rate.period() / NEAR_PEER_DIVISOR;
-        let delay = |peer: &Peer| peer.clock.rtt_min().map(|rtt| rtt / 2).filter(|delay| *delay <= max_delay);
+        let delay = |peer: &Peer| peer.clock().rtt_min().map(|rtt| rtt / 2).filter(|delay| *delay <= max_delay);
         let missing = self.peers.iter().filter(|peer| peer.is_playing() && peer.known_end() <= self.frame);
         missing.filter_map(delay).max().map_or(began, |delay| began + delay + TIMING_TOLERANCE)
     }
@@ -93,6 +93,20 @@ impl PredictedInputs {
     /// Returns the predicted input that a frame was stepped with.
     pub(super) fn get(&self, frame: Frame) -> &[PackedInputPart] {
         &self.ring[self.ring_range(frame)]
+    }
+
+    /// Returns the first frame in `from..until` whose predicted input differs from the real one. The real inputs of the
+    /// whole range must be known.
+    pub(super) fn first_misprediction(&self, peer: &Peer, from: Frame, until: Frame) -> Option<Frame> {
+        let mut frame = from;
+        while frame < until {
+            let real = peer.inputs().value_blocks(frame).filter(|_| !peer.is_absent(frame));
+            if real.unwrap_or(peer.substitute_input(frame)) != self.get(frame) {
+                return Some(frame);
+            }
+            frame = frame.next();
+        }
+        None
     }
 
     /// Predicts the input of a frame, stores the prediction and returns it.

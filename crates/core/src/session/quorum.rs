@@ -1,6 +1,39 @@
 //! Quorums: which sites can decide for all. Any two quorums of the same sites have a site in common.
 
-use crate::id::SiteSet;
+use crate::id::{SiteId, SiteSet};
+
+/// The sites that can vote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Electorate {
+    /// The sites that play, including this site.
+    pub(super) voters: SiteSet,
+    /// The joiner of which some site may not know yet.
+    pub(super) pending_joiner: Option<SiteId>,
+}
+
+impl Electorate {
+    /// Returns whether `sites` can decide for all voters. While some site may not know of a joiner yet, they must be a
+    /// quorum both of the voters with the joiner and of those without it.
+    pub(super) fn is_quorum(&self, sites: SiteSet) -> bool {
+        is_quorum_of(self.voters, sites) && is_quorum_of(self.without_pending_joiner(self.voters), sites)
+    }
+
+    /// Removes a joiner of which some site may not know yet from a set of sites.
+    pub(super) fn without_pending_joiner(&self, mut sites: SiteSet) -> SiteSet {
+        self.pending_joiner.inspect(|joiner| sites.remove(*joiner));
+        sites
+    }
+}
+
+/// Returns the sites of `sites` that are not in `others`.
+pub(super) fn difference(sites: SiteSet, others: SiteSet) -> SiteSet {
+    SiteSet::from_bits(sites.bits() & !others.bits())
+}
+
+/// Returns the sites that are in both sets.
+pub(super) fn intersection(some: SiteSet, others: SiteSet) -> SiteSet {
+    SiteSet::from_bits(some.bits() & others.bits())
+}
 
 /// Returns whether `some` are more than half of `all`, or half including the lowest.
 pub(super) fn is_quorum_of(all: SiteSet, some: SiteSet) -> bool {
@@ -23,5 +56,14 @@ mod tests {
             assert!(quorums.contains(&all));
             assert!(quorums.iter().all(|one| quorums.iter().all(|other| one.bits() & other.bits() != 0)));
         }
+    }
+
+    #[test]
+    fn pending_joiner_can_neither_make_nor_break_a_quorum() {
+        let sites = |numbers: &[u8]| -> SiteSet { numbers.iter().filter_map(|number| SiteId::new(*number)).collect() };
+        let electorate = Electorate { voters: sites(&[0, 1, 2]), pending_joiner: SiteId::new(2) };
+        assert!(!electorate.is_quorum(sites(&[1, 2])), "without the joiner, site 1 alone is no quorum");
+        assert!(!electorate.is_quorum(sites(&[0])), "with the joiner, site 0 alone is no quorum");
+        assert!(electorate.is_quorum(sites(&[0, 1])));
     }
 }

@@ -5,12 +5,14 @@
 //! the last inputs of a gone site reach every site, and two sites whose direct link is cut play on through a third one,
 //! similar to the *pivot* client that Kim and Park suggest as further research.
 
-use super::Session;
+use alloc::vec::Vec;
+
 use super::peer::{LINK_CUT_TIMEOUT, Peer};
+use super::peers::Peers;
 use crate::codec::{BufferFull, ByteWriter, MAX_DATAGRAM};
 use crate::frame::Frame;
-use crate::id::{MAX_SITES, SiteId};
-use crate::session::message::{Extra, RelayedInputs, put_extra};
+use crate::id::{MAX_SITES, SiteId, SiteSet};
+use crate::session::message::{Extra, ScheduledCommand, put_extra};
 use crate::time::{Instant, TimeDelta};
 
 /// Time, besides two round trips, for which all peers are asked, to find the one that delivers new inputs most often. A
@@ -26,7 +28,7 @@ const MAX_LEN_BEFORE_RELAY: usize = MAX_DATAGRAM - 240 - 260 - 510;
 /// peers are asked at the beginning. The peer that delivers new inputs before the others most often has the shortest
 /// path, over both links.
 #[derive(Debug)]
-pub(super) struct RelaySelector {
+struct RelaySelector {
     chosen_relay: Option<SiteId>,
     since: Instant,
     /// Number of times that each site delivered new inputs first since the last trial began.
@@ -34,12 +36,12 @@ pub(super) struct RelaySelector {
 }
 
 impl RelaySelector {
-    pub(super) fn new(now: Instant) -> Self {
+    fn new(now: Instant) -> Self {
         Self { chosen_relay: None, since: now, new_input_counts: [0; MAX_SITES] }
     }
 
     /// Counts that site `by` relayed inputs that were new here.
-    pub(super) fn on_new_input(&mut self, by: SiteId) {
+    fn on_new_input(&mut self, by: SiteId) {
         let count = &mut self.new_input_counts[by.index()];
         *count = count.saturating_add(1);
     }
@@ -61,110 +63,226 @@ impl RelaySelector {
     }
 }
 
-impl Session {
-    /// Returns whether other sites have to relay a peer's inputs: some are still to come and its link to this site is
-    /// cut, or the peer was dropped and some of its last inputs are missing. Inputs of a muted player are not relayed.
-    pub(super) fn needs_relay(&self, now: Instant, peer: &Peer) -> bool {
-        match peer.absent_from() {
-            Some(last) if peer.join_frame.is_none() => {
-                peer.inputs.end() < last && (peer.is_dropped || now - peer.last_received_at > LINK_CUT_TIMEOUT)
-            }
-            _ => !self.membership.muted.contains(peer.site) && now - peer.last_received_at > LINK_CUT_TIMEOUT,
+/// The relays of this site, by index of the peer.
+#[derive(Debug)]
+pub(super) struct Relays {
+    /// For each peer, the choice of the site that relays its inputs while its link to this site is cut.
+    selectors: Vec<RelaySelector>,
+    /// For each peer, the first frame that it lacks of each site whose inputs it asked this site to relay. Cleared when
+    /// a tick to the peer is sent: a peer that still misses inputs repeats its request.
+    requests: Vec<[Option<Frame>; MAX_SITES]>,
+}
+
+/// What the relays read of membership and commands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RelayFacts {
+    /// Sites whose inputs are not accepted.
+    pub(super) muted: SiteSet,
+    /// Sites that some peer reports to have left.
+    pub(super) reported_left: SiteSet,
+    /// Whether this site takes part in a ballot. The ballot may drop another site together with a leaver, and towards
+    /// that other site the leaver must keep counting as a member, so its leave is not reported.
+    pub(super) is_voting: bool,
+    /// The newest scheduled command, without which its issuer's inputs are not passed on.
+    pub(super) command: Option<ScheduledCommand>,
+}
+
+impl Relays {
+    pub(super) fn new(now: Instant, peer_count: usize) -> Self {
+        Self {
+            selectors: (0..peer_count).map(|_| RelaySelector::new(now)).collect(),
+            requests: alloc::vec![[None; MAX_SITES]; peer_count],
         }
+    }
+
+    /// Updates the choice of relays. All peers are asked again when a relay delivers nothing for a while, and every
+    /// [`RELAY_SELECTION_LIFETIME`], because another peer may have become nearer.
+    pub(super) fn update(&mut self, now: Instant, peers: &Peers, muted: SiteSet) {
+        let max_rtt = peers.max_rtt();
+        for (selector, peer) in self.selectors.iter_mut().zip(peers.iter()) {
+            match peer.needs_relay(now, muted.contains(peer.site())) {
+                true => selector.update(now, peer.last_input_at(), max_rtt),
+                false => *selector = RelaySelector::new(now),
+            }
+        }
+    }
+
+    /// Discards all choices, because every link works.
+    pub(super) fn reset(&mut self, now: Instant) {
+        self.selectors.iter_mut().for_each(|selector| *selector = RelaySelector::new(now));
+    }
+
+    /// Counts that `relay` delivered new inputs of a peer.
+    pub(super) fn on_new_input(&mut self, index: usize, relay: SiteId) {
+        self.selectors[index].on_new_input(relay);
+    }
+
+    /// Stores a peer's request for inputs of a third site from `end` on, for the next tick to that peer.
+    pub(super) fn on_request(&mut self, index: usize, site: SiteId, end: Frame) {
+        self.requests[index][site.index()] = Some(end);
+    }
+
+    /// Returns whether a peer has asked for inputs of third sites.
+    pub(super) fn has_requests(&self, index: usize) -> bool {
+        self.requests[index].iter().any(Option::is_some)
+    }
+
+    /// Notes that a tick to a peer was encoded.
+    pub(super) fn on_tick(&mut self, index: usize) {
+        self.requests[index] = [None; MAX_SITES];
     }
 
     /// Returns whether `helper`, which must be a player from which packets arrive, is asked for the inputs of `missed`.
     /// All such players are asked for the inputs of a site that was dropped or is reported to have left, because few
     /// may have them. Otherwise only the chosen relay is asked, or all while there is none.
-    fn is_asked_to_relay(&self, now: Instant, helper: &Peer, missed: &Peer) -> bool {
-        let can = |peer: &Peer| {
-            peer.is_playing() && peer.site != missed.site && now - peer.last_received_at < LINK_CUT_TIMEOUT
-        };
+    fn is_asked(&self, now: Instant, helper: &Peer, (index, missed): (usize, &Peer), facts: &RelayFacts) -> bool {
+        let can_help = helper.is_playing() && now - helper.last_received_at() < LINK_CUT_TIMEOUT;
         // A report that the site has left is believed when enough peers make it, so all peers are asked.
-        let chosen =
-            missed.relay_selector.chosen_relay.filter(|_| !missed.is_dropped && !self.is_reported_left(missed.site));
-        can(helper) && chosen.is_none_or(|chosen| chosen == helper.site)
-    }
-
-    /// Updates the choice of relays. All peers are asked again when a relay delivers nothing for a while, and every
-    /// [`RELAY_SELECTION_LIFETIME`], because another peer may have become nearer.
-    pub(super) fn update_relays(&mut self, now: Instant) {
-        let max_rtt = self.max_rtt();
-        for index in 0..self.peers.len() {
-            let needs_relay = self.needs_relay(now, &self.peers[index]);
-            let peer = &mut self.peers[index];
-            if needs_relay {
-                peer.relay_selector.update(now, peer.last_input_at, max_rtt);
-            } else {
-                peer.relay_selector = RelaySelector::new(now);
-            }
-        }
+        let is_gone = missed.is_dropped() || facts.reported_left.contains(missed.site());
+        let chosen = self.selectors[index].chosen_relay.filter(|_| !is_gone);
+        can_help && chosen.is_none_or(|chosen| chosen == helper.site())
     }
 
     /// Writes this site's requests to a peer to relay inputs, and the inputs and leave reports that the peer requested.
-    pub(super) fn write_relays(
+    pub(super) fn write(
         &self,
         now: Instant,
         index: usize,
+        peers: &Peers,
+        facts: &RelayFacts,
         writer: &mut ByteWriter<'_>,
     ) -> Result<(), BufferFull> {
-        let receiver = &self.peers[index];
-        for peer in self.peers.iter().filter(|peer| peer.site != receiver.site) {
-            if self.needs_relay(now, peer) && self.is_asked_to_relay(now, receiver, peer) {
-                put_extra(writer, &Extra::RelayRequest(peer.site, peer.inputs.end()))?;
+        let receiver = &peers[index];
+        for (missed_index, peer) in peers.iter().enumerate().filter(|(missed, _)| *missed != index) {
+            let is_missed = peer.needs_relay(now, facts.muted.contains(peer.site()));
+            if is_missed && self.is_asked(now, receiver, (missed_index, peer), facts) {
+                put_extra(writer, &Extra::RelayRequest(peer.site(), peer.inputs().end()))?;
             }
         }
         // No packet has room for all relays, so each site comes first in turn.
-        let turn = receiver.stats.packets_out as usize;
-        let in_turn = (0..self.peers.len()).map(|offset| &self.peers[(turn + offset) % self.peers.len()]);
-        for peer in in_turn.filter(|peer| peer.site != receiver.site) {
+        let turn = receiver.packets_out() as usize;
+        let in_turn = (0..peers.len()).map(|offset| &peers[(turn + offset) % peers.len()]);
+        for peer in in_turn.filter(|peer| peer.site() != receiver.site()) {
             if writer.len() > MAX_LEN_BEFORE_RELAY {
                 break;
             }
-            let Some(first) = receiver.relay_requests[peer.site.index()] else { continue };
-            if first < peer.inputs.end() {
-                self.write_relay(peer, first, writer)?;
-            } else if let Some(last) = self.final_leave_frame(peer).filter(|last| *last <= first) {
-                put_extra(writer, &Extra::LeaveReport(peer.site, last))?;
+            let Some(first) = self.requests[index][peer.site().index()] else { continue };
+            if first < peer.inputs().end() {
+                write_relay(peer, first, facts, writer)?;
+            } else if let Some(last) = final_leave_frame(peer, facts).filter(|last| *last <= first) {
+                put_extra(writer, &Extra::LeaveReport(peer.site(), last))?;
             }
         }
         Ok(())
     }
+}
 
-    /// Returns the first frame without a site that has left in an orderly way; `None` while this site takes part in a
-    /// ballot. The ballot may drop another site together with the leaver, and towards that other site the leaver must
-    /// keep counting as a member.
-    fn final_leave_frame(&self, peer: &Peer) -> Option<Frame> {
-        peer.absent_from().filter(|_| peer.has_left() && self.membership.own_vote.is_none())
+/// Returns the first frame without a site that has left in an orderly way, if that can be reported.
+fn final_leave_frame(peer: &Peer, facts: &RelayFacts) -> Option<Frame> {
+    peer.absent_from().filter(|_| peer.has_left() && !facts.is_voting)
+}
+
+fn write_relay(peer: &Peer, first: Frame, facts: &RelayFacts, writer: &mut ByteWriter<'_>) -> Result<(), BufferFull> {
+    // The stream discards only inputs that no site needs: they are further back than sites can be apart.
+    let Some(end) = crate::input::relayable_end(peer.inputs(), first) else { return Ok(()) };
+    if let Some(command) = facts.command.filter(|command| command.issuer == peer.site()) {
+        put_extra(writer, &Extra::Command(command))?;
+    }
+    crate::session::message::put_relay_header(writer, peer.site(), first, (end - first) as u32)?;
+    crate::input::write_with_length(writer, |writer| peer.inputs().encode(writer, first, end, true))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::peers::table;
+    use super::*;
+    use crate::input::Stream;
+    use std::vec::Vec;
+
+    const FACTS: RelayFacts =
+        RelayFacts { muted: SiteSet::EMPTY, reported_left: SiteSet::EMPTY, is_voting: false, command: None };
+
+    fn at(millis: i64) -> Instant {
+        Instant::ZERO + TimeDelta::from_millis(millis)
     }
 
-    fn write_relay(&self, peer: &Peer, first: Frame, writer: &mut ByteWriter<'_>) -> Result<(), BufferFull> {
-        // The stream discards only inputs that no site needs: they are further back than sites can be apart.
-        let Some(end) = crate::input::relayable_end(&peer.inputs, first) else { return Ok(()) };
-        if let Some(command) = self.command.filter(|command| command.issuer == peer.site) {
-            put_extra(writer, &Extra::Command(command))?;
-        }
-        crate::session::message::put_relay_header(writer, peer.site, first, (end - first) as u32)?;
-        crate::input::write_with_length(writer, |writer| peer.inputs.encode(writer, first, end, true))
+    fn site(number: u8) -> SiteId {
+        SiteId::new(number).unwrap()
     }
 
-    /// Stores a peer's request for inputs of a third site from `end` on, for the next tick to that peer.
-    pub(super) fn on_relay_request(&mut self, index: usize, site: SiteId, end: Frame) {
-        self.peers[index].relay_requests[site.index()] = Some(end);
-        self.mark_extras_pending();
+    /// Returns the bytes of the extras to a peer.
+    fn written(relays: &Relays, now: Instant, index: usize, peers: &Peers, facts: &RelayFacts) -> Vec<u8> {
+        let mut buf = [0; MAX_DATAGRAM];
+        let mut writer = ByteWriter::new(&mut buf);
+        relays.write(now, index, peers, facts, &mut writer).unwrap();
+        let len = writer.len();
+        buf[..len].to_vec()
     }
 
-    /// Handles inputs of a third site that a peer passes on. They are ignored unless this site needs a relay.
-    pub(super) fn on_relay(&mut self, now: Instant, relay_index: usize, relay: &RelayedInputs<'_>) {
-        let relayed_by = self.peers[relay_index].site;
-        let Some(index) = self.peers.iter().position(|peer| peer.site == relay.site) else { return };
-        // A relay is accepted only when it is needed.
-        if self.membership.muted.contains(relay.site) || !self.needs_relay(now, &self.peers[index]) {
-            return;
-        }
-        let peer = &mut self.peers[index];
-        let known = peer.known_end();
-        self.stats.dropped_datagrams.inputs += peer.receive_relayed(now, relayed_by, relay);
-        self.check_predictions(index, known);
+    fn encoded(extra: &Extra<'_>) -> Vec<u8> {
+        let mut buf = [0; MAX_DATAGRAM];
+        let len = extra.encode(&mut buf).unwrap();
+        buf[..len].to_vec()
+    }
+
+    /// Site 0 of 4, which receives from sites 2 and 3 but not from site 1.
+    fn with_cut_link(now: Instant) -> Peers {
+        let mut peers = table(0, 4);
+        peers[1].on_received(now, 1);
+        peers[2].on_received(now, 1);
+        peers
+    }
+
+    #[test]
+    fn all_peers_are_asked_until_one_proves_fastest() {
+        let mut peers = with_cut_link(at(1_000));
+        let mut relays = Relays::new(at(1_000), 3);
+        let request = encoded(&Extra::RelayRequest(site(1), Frame::ZERO));
+        let asked = |relays: &Relays, now: Instant, peers: &Peers| {
+            [1, 2].map(|index| written(relays, now, index, peers, &FACTS) == request)
+        };
+        assert_eq!(asked(&relays, at(1_000), &peers), [true, true]);
+        relays.on_new_input(0, site(3));
+        (1..3).for_each(|index| peers[index].on_received(at(1_301), 1));
+        relays.update(at(1_301), &peers, SiteSet::EMPTY);
+        assert_eq!(asked(&relays, at(1_301), &peers), [false, true]);
+        (1..3).for_each(|index| peers[index].on_received(at(1_603), 1));
+        relays.update(at(1_603), &peers, SiteSet::EMPTY);
+        assert_eq!(asked(&relays, at(1_603), &peers), [true, true], "the chosen relay delivered nothing");
+    }
+
+    #[test]
+    fn muted_and_reachable_sites_are_not_requested() {
+        let mut peers = with_cut_link(at(1_000));
+        let relays = Relays::new(at(1_000), 3);
+        let muted = RelayFacts { muted: SiteSet::from_iter([site(1)]), ..FACTS };
+        assert!(written(&relays, at(1_000), 1, &peers, &muted).is_empty());
+        peers[0].on_received(at(1_000), 1);
+        assert!(written(&relays, at(1_000), 1, &peers, &FACTS).is_empty());
+    }
+
+    #[test]
+    fn requested_inputs_are_passed_on_once_per_request() {
+        let mut peers = with_cut_link(at(0));
+        let mut inputs = Stream::new(1, Frame::ZERO);
+        (0..9).for_each(|_| inputs.push(&[5]));
+        peers[0].give_inputs(&inputs, Frame::new(9));
+        let mut relays = Relays::new(at(0), 3);
+        relays.on_request(1, site(1), Frame::new(4));
+        assert!(relays.has_requests(1) && !relays.has_requests(2));
+        assert!(!written(&relays, at(0), 1, &peers, &FACTS).is_empty());
+        relays.on_tick(1);
+        assert!(written(&relays, at(0), 1, &peers, &FACTS).is_empty());
+    }
+
+    #[test]
+    fn leave_is_reported_unless_a_ballot_is_under_way() {
+        let mut peers = with_cut_link(at(0));
+        peers[0].leave(Frame::ZERO);
+        let mut relays = Relays::new(at(0), 3);
+        relays.on_request(1, site(1), Frame::ZERO);
+        let report = encoded(&Extra::LeaveReport(site(1), Frame::ZERO));
+        assert_eq!(written(&relays, at(0), 1, &peers, &FACTS), report);
+        assert!(written(&relays, at(0), 1, &peers, &RelayFacts { is_voting: true, ..FACTS }).is_empty());
     }
 }

@@ -10,9 +10,7 @@
 //! When the coordinator dies, its command stays in force if any survivor may have applied it; a change of the
 //! [membership](super::membership) decides that.
 
-use super::input_digest::InputDigest;
-use super::lobby::ALIVE_TIMEOUT;
-use super::peer::{Peer, Seat};
+use super::peer::Peer;
 use super::{DelaySettings, Session, event::Event};
 use crate::frame::Frame;
 use crate::id::SiteId;
@@ -32,15 +30,10 @@ const MAX_JOIN_DELAY: TimeDelta = TimeDelta::from_secs(2);
 const PUBLISH_TIME: TimeDelta = TimeDelta::from_millis(100);
 
 impl Session {
-    /// Returns whether this site is the coordinator: the lowest site that plays.
-    pub(super) fn is_coordinator(&self) -> bool {
-        self.voters().iter().next() == Some(self.config.site)
-    }
-
     /// Returns whether a site can have issued a command: no site with a lower number plays. The issuer itself need not
     /// play any more, because it may have issued the command before it left.
     pub(super) fn can_issue_command(&self, issuer: SiteId) -> bool {
-        self.voters().iter().next().is_none_or(|lowest| issuer <= lowest)
+        self.peers.voters().iter().next().is_none_or(|lowest| issuer <= lowest)
     }
 
     /// Returns the joiner that the newest command admits, as long as some site may not have applied that command.
@@ -55,9 +48,9 @@ impl Session {
     /// as its inputs arrive.
     fn is_command_settled(&self) -> bool {
         let Some(command) = self.command else { return true };
-        let is_joiner = |peer: &Peer| matches!(command.kind, CommandKind::Join { site, .. } if site == peer.site);
+        let is_joiner = |peer: &Peer| matches!(command.kind, CommandKind::Join { site, .. } if site == peer.site());
         let is_settled = |peer: &Peer| {
-            is_joiner(peer) && peer.inputs.end() > command.frame || self.has_confirmed(peer, command.frame)
+            is_joiner(peer) && peer.inputs().end() > command.frame || self.has_confirmed(peer, command.frame)
         };
         self.peers.iter().filter(|peer| peer.is_playing()).all(is_settled)
     }
@@ -73,14 +66,17 @@ impl Session {
     fn has_confirmed(&self, peer: &Peer, frame: Frame) -> bool {
         let max_end =
             frame + (self.delay_settings.input_delay + self.delay_settings.prediction_window).max(self.max_lead) + 1;
-        !peer.has_advance_inputs && peer.inputs.end() > max_end
-            || peer.reported_frame > frame + self.delay_settings.prediction_window + 1
+        !peer.has_advance_inputs() && peer.inputs().end() > max_end
+            || peer.reported_frame() > frame + self.delay_settings.prediction_window + 1
     }
 
     /// Returns whether this site may issue a command: it is the coordinator and does not leave, and no command or
     /// ballot is under way.
     pub(super) fn can_schedule_command(&self) -> bool {
-        self.command.is_none() && self.is_coordinator() && self.membership.own_vote.is_none() && self.leaving.is_none()
+        self.command.is_none()
+            && self.peers.is_coordinator()
+            && self.membership.own_vote().is_none()
+            && self.leaving.is_none()
     }
 
     /// Issues a command and returns `true`, if [`can_schedule_command`](Self::can_schedule_command) holds. The
@@ -96,14 +92,15 @@ impl Session {
 
     /// Handles a command from a peer: its own, or that of a site whose inputs it relays.
     pub(super) fn on_command(&mut self, index: usize, command: ScheduledCommand) {
-        let issuer = self.peers.iter().find(|peer| peer.site == command.issuer);
+        let issuer = self.peers.iter().find(|peer| peer.site() == command.issuer);
         let counts = |peer: &Peer| peer.absent_from().is_none_or(|last| command.frame < last);
         let near = issuer.is_some_and(|peer| {
-            (command.frame - peer.inputs.end()).abs() <= i64::from(MAX_COMMAND_DISTANCE) && counts(peer)
+            (command.frame - peer.inputs().end()).abs() <= i64::from(MAX_COMMAND_DISTANCE) && counts(peer)
         });
-        let is_trusted = self.peers[index].site == command.issuer
-            || issuer.is_some_and(|peer| self.needs_relay(self.clock.last_call(), peer));
-        if near && is_trusted && !self.membership.muted.contains(command.issuer) {
+        let is_muted = self.membership.muted().contains(command.issuer);
+        let is_trusted = self.peers[index].site() == command.issuer
+            || issuer.is_some_and(|peer| peer.needs_relay(self.clock.last_call(), is_muted));
+        if near && is_trusted && !is_muted {
             self.accept_command(command);
         }
     }
@@ -153,7 +150,7 @@ impl Session {
     /// Returns whether a command admits a site that plays already, which includes this site unless it is admitted and
     /// does not play yet.
     fn is_command_redundant(&self, command: &ScheduledCommand) -> bool {
-        let plays = |site: SiteId| self.peers.iter().any(|peer| peer.site == site && peer.is_playing());
+        let plays = |site: SiteId| self.peers.iter().any(|peer| peer.site() == site && peer.is_playing());
         let is_admitted = self.own_join_frame().is_some();
         let CommandKind::Join { site, .. } = command.kind else { return false };
         plays(site) || site == self.config.site && !is_admitted
@@ -173,30 +170,21 @@ impl Session {
     /// Prepares the seat of a joiner, which plays from this frame on.
     fn prepare_join(&mut self, site: SiteId, incarnation: u32, frame: Frame) {
         let own_width = self.layout.width();
-        let Some(index) = self.peers.iter().position(|peer| peer.site == site) else { return };
+        let Some(index) = self.peers.iter().position(|peer| peer.site() == site) else { return };
         if self.peers[index].is_playing() {
             return;
         }
-        self.forget_leave_reports(site);
+        self.reports.on_seat_taken(site);
         // The joiner's inputs may replace the last inputs of the seat's previous player.
         if self.joining.is_none() {
             self.feed_confirmed();
         }
-        let peer = &mut self.peers[index];
-        let known = frame;
-        let has_left = peer.lobby.has_left && peer.newest_incarnation == incarnation;
-        peer.previous_incarnation = peer.incarnation;
-        peer.reopen_seat(frame, own_width, true);
-        if self.joining.is_some() {
-            // The joiner's first inputs may come with the feed alone.
-            peer.input_digest = InputDigest::with_unknown_start(frame);
-        }
-        // The coordinator did not know that the joiner has left. The joiner leaves before its first frame.
-        peer.leave_after_join = has_left.then_some(frame);
-        peer.last_received_at = self.clock.last_call();
-        peer.incarnation = incarnation;
-        peer.newest_incarnation = peer.newest_incarnation.max(incarnation);
-        peer.make_probe_due();
+        // The coordinator did not know that the joiner has left.
+        let has_left = self.lobby.has_left(index) && self.peers[index].newest_incarnation() == incarnation;
+        let now = self.clock.last_call();
+        self.peers[index].admit(now, frame, own_width, incarnation, has_left);
+        // A joiner may get the first inputs of another joiner with the feed alone.
+        self.on_seat_taken(index, frame, self.joining.is_none());
         if let Some(tuner) = &mut self.auto_tuner {
             tuner.forget_site(site);
         }
@@ -205,11 +193,19 @@ impl Session {
         }
         self.sending.set_active(index, true);
         // As at the start: a late first packet would look like a long delay.
-        self.schedule.on_delay(self.clock.last_call(), site, peer.clock.rtt_min().unwrap_or_default() / 2);
+        let delay = self.peers[index].clock().rtt_min().unwrap_or_default() / 2;
+        self.schedule.on_delay(now, site, delay);
         // Frames that were stepped without the joiner count as predicted.
-        let Peer { predictions, absence_input, inputs, .. } = peer;
-        predictions.fill(&absence_input[..inputs.block_count()]);
-        self.check_predictions(index, known);
+        self.predictions[index].fill(self.peers[index].absence_input());
+        self.check_predictions(index, frame);
+    }
+
+    /// Informs the parts that keep state of each peer that a seat is taken from frame `first` on.
+    pub(super) fn on_seat_taken(&mut self, index: usize, first: Frame, are_inputs_complete: bool) {
+        self.slow_peers.on_seat_taken(index);
+        self.membership.set_void_join(index, None);
+        self.lobby.on_seat_taken(index);
+        self.comparison.on_seat_taken(index, first, are_inputs_complete);
     }
 
     /// Reverts the preparations for a void command.
@@ -218,15 +214,13 @@ impl Session {
         if self.is_own_join(&command) {
             return self.revoke_own_admission(command);
         }
-        let prepared = |peer: &Peer| peer.site == site && peer.join_frame == Some(command.frame);
+        let prepared = |peer: &Peer| peer.site() == site && peer.join_frame() == Some(command.frame);
         let Some(index) = self.peers.iter().position(prepared) else { return };
         // Confirmed frames contain at most the joiner's first inputs, which are neutral.
         let open = self.confirmed_end().max(command.frame);
-        let peer = &mut self.peers[index];
-        (peer.join_frame, peer.leave_after_join, peer.void_join_frame) = (None, None, Some(command.frame));
-        peer.is_dropped = true;
-        // A joiner that never got the command keeps asking, and another command will admit it.
-        (peer.incarnation, peer.lobby.join_readiness) = (peer.previous_incarnation, None);
+        self.peers[index].void_join();
+        self.membership.set_void_join(index, Some(command.frame));
+        self.lobby.forget_join_request(index);
         self.sending.set_active(index, false);
         if open < self.machine_frame {
             // Frames with predicted inputs may contain its inputs.
@@ -250,8 +244,8 @@ impl Session {
 
     /// Returns whether the issuer's input for the frame of a command is known.
     fn is_command_due(&self, command: &ScheduledCommand) -> bool {
-        let issuer = self.peers.iter().find(|peer| peer.site == command.issuer);
-        issuer.map_or(self.own_inputs.end(), |peer| peer.inputs.end()) > command.frame
+        let issuer = self.peers.iter().find(|peer| peer.site() == command.issuer);
+        issuer.map_or(self.own_inputs.end(), |peer| peer.inputs().end()) > command.frame
     }
 
     /// Applies the newest command once, if the issuer's input for its frame is known.
@@ -266,7 +260,7 @@ impl Session {
     /// Voids the newest command if its issuer leaves before the command's frame, and so gives no input for that frame.
     pub(super) fn void_command_of_leaver(&mut self) {
         let Some(command) = self.command else { return };
-        let issuer = self.peers.iter().find(|peer| peer.site == command.issuer);
+        let issuer = self.peers.iter().find(|peer| peer.site() == command.issuer);
         if let Some(last) = issuer.and_then(Peer::absent_from) {
             self.void_command_after(command.issuer, last);
         }
@@ -303,12 +297,11 @@ impl Session {
 
     /// Completes a join: the site plays from now on, unless its join was reverted or already completed.
     fn complete_join(&mut self, site: SiteId, frame: Frame) {
-        let expected = |peer: &Peer| peer.site == site && peer.join_frame == Some(frame);
+        let expected = |peer: &Peer| peer.site() == site && peer.join_frame() == Some(frame);
         let Some(index) = self.peers.iter().position(expected) else { return };
         let peer = &mut self.peers[index];
-        (peer.seat, peer.join_frame) = (Seat::Playing, None);
-        let leaves = peer.leave_after_join.take();
-        self.left_sites.remove(site);
+        let leaves = peer.complete_join();
+        self.peers.on_return(site);
         // A leaving site does not follow the others' decisions, and the command may be void.
         if self.leaving.is_none() {
             self.events.push(Event::Joined { site, frame });
@@ -323,43 +316,38 @@ impl Session {
     /// the frames that the end of the last membership epoch has confirmed.
     fn has_published(&self, last: Frame) -> bool {
         let is_fed = self.feed.is_none() || self.feed_end >= last;
-        is_fed && self.is_epoch_older_than(self.clock.last_call(), PUBLISH_TIME)
+        is_fed && self.membership.is_epoch_older_than(self.clock.last_call(), PUBLISH_TIME)
     }
 
     /// As the coordinator, admits a joiner that is ready to play.
     fn admit_joiner(&mut self) {
-        let playing = self.voters();
-        let ready = |peer: &&Peer| {
+        let playing = self.peers.voters();
+        let lead_frames = self.delay_settings.input_delay + self.delay_settings.prediction_window;
+        let lead = self.config.settings.rate.period() * i64::from(lead_frames);
+        let ready = |(index, peer): (usize, &Peer)| {
             // The inputs of a joiner replace those of the seat's previous player, so these must be confirmed
             // everywhere.
             let is_confirmed =
                 |last: Frame| self.confirmed_end() >= last && self.all_have_confirmed(last) && self.has_published(last);
             let is_complete = peer.absent_from().is_some_and(is_confirmed);
-            peer.lobby.join_readiness == Some(true)
-                && !peer.lobby.has_left
-                && peer.lobby.join_requested_at.is_some_and(|at| self.clock.last_call() - at < ALIVE_TIMEOUT)
-                && peer.lobby.has_agreed
-                && peer.lobby.agrees_with.contains_all(playing)
+            self.lobby.is_ready_to_join(index, self.clock.last_call(), playing)
                 && is_complete
-                && self.can_rejoin(peer)
+                && (self.config.stall_limit.is_none()
+                    || self.slow_peers.can_rejoin(self.clock.last_call(), (index, peer), lead))
         };
-        let Some(peer) = self.peers.iter().filter(|peer| !peer.is_playing() && peer.join_frame.is_none()).find(ready)
-        else {
-            return;
-        };
-        let (site, incarnation, free_from) = (peer.site, peer.newest_incarnation, peer.seat_free_from);
-        let max_delay =
-            self.peers.iter().map(|peer| peer.clock.rtt().unwrap_or_default() + peer.clock.jitter() * 4).max();
+        let mut free_seats = self.peers.iter().enumerate().filter(|(_, peer)| !peer.has_seat());
+        let Some((_, peer)) = free_seats.find(|(index, peer)| ready((*index, peer))) else { return };
+        let (site, incarnation, free_from) = (peer.site(), peer.newest_incarnation(), peer.seat_free_from());
         let period = self.schedule.period().unwrap_or(self.config.settings.rate.period());
         // Time for the command to reach all sites, and for the joiner's first inputs to arrive in time. Where the links
         // slow down the game, it passes in fewer frames.
-        let travel_time = (max_delay.unwrap_or_default() * 2).min(MAX_JOIN_DELAY);
+        let travel_time = (self.peers.max_rtt_with_jitter() * 2).min(MAX_JOIN_DELAY);
         let frames = travel_time.as_nanos() / period.as_nanos().max(1) + 10;
         // The joiner has no inputs of sites that left: all of them must be for frames before its first one.
         let last_inputs_end = self.peers.iter().filter_map(Peer::absent_from).max().unwrap_or(free_from);
         let frame = (self.own_inputs.end() + frames.clamp(0, 240) as u32).max(free_from).max(last_inputs_end);
         let (epoch, input_delay, prediction_window) =
-            (self.membership.epoch, self.delay_settings.input_delay, self.delay_settings.prediction_window);
+            (self.membership.epoch(), self.delay_settings.input_delay, self.delay_settings.prediction_window);
         self.schedule_command(
             frame,
             CommandKind::Join { site, incarnation, members: playing, epoch, input_delay, prediction_window },

@@ -1,8 +1,8 @@
 //! The send schedule: the time of the next packet to each peer.
 //!
-//! With [`SendPolicy::AtOnce`] a packet leaves as soon as there is something new for a peer, one per frame. A hello that
-//! is due to a peer takes the place of its next tick. Where nothing is new, packets leave at the intervals that keep
-//! the link alive and resend what was lost.
+//! With [`SendPolicy::AtOnce`] a packet leaves as soon as there is something new for a peer, one per frame. A hello
+//! that is due to a peer takes the place of its next tick. Where nothing is new, packets leave at the intervals that
+//! keep the link alive and resend what was lost.
 
 use super::SendPolicy;
 use super::jitter_buffer::JitterBufferModel;
@@ -60,7 +60,7 @@ pub(super) struct SendFacts<'a> {
 impl SendFacts<'_> {
     /// Returns the time between packets to a peer by equation 3 of Kim and Park, for [`SendPolicy::Measured`].
     fn send_interval(&self, peer: &Peer) -> TimeDelta {
-        JitterBufferModel::new(self.nominal_period, self.input_delay, &peer.clock).send_interval()
+        JitterBufferModel::new(self.nominal_period, self.input_delay, peer.clock()).send_interval()
     }
 }
 
@@ -107,7 +107,7 @@ impl SendSchedule {
                 SendPolicy::AtOnce => true,
                 SendPolicy::Timer(_) => false,
                 SendPolicy::Measured => {
-                    facts.last_call - peer.last_sent_at >= facts.send_interval(peer) - facts.nominal_period / 2
+                    facts.last_call - peer.last_sent_at() >= facts.send_interval(peer) - facts.nominal_period / 2
                 }
             };
             if is_time && !peer.is_free() {
@@ -218,7 +218,7 @@ impl SendSchedule {
     /// Returns when the next packet to a peer leaves if there is nothing new; [`Instant::FAR_FUTURE`] for never.
     fn send_time(&self, index: usize, facts: &SendFacts<'_>) -> Instant {
         let peer = &facts.peers[index];
-        let sent = peer.last_sent_at;
+        let sent = peer.last_sent_at();
         match facts.phase {
             Phase::Over(_) => Instant::FAR_FUTURE,
             _ if self.is_hello_due(index) => sent + HELLO_INTERVAL / 2,
@@ -228,7 +228,7 @@ impl SendSchedule {
             Phase::Joining => sent + resend_interval(FramePhase::Idle, facts),
             Phase::Running(step) => match self.policy {
                 SendPolicy::AtOnce => sent + resend_interval(step, facts),
-                SendPolicy::Measured if peer.sender.has_unsent(facts.own_inputs) => sent + facts.send_interval(peer),
+                SendPolicy::Measured if peer.has_unsent(facts.own_inputs) => sent + facts.send_interval(peer),
                 SendPolicy::Measured => sent + resend_interval(step, facts).max(facts.send_interval(peer)),
                 SendPolicy::Timer(period) => self.next_timer_tick(period, sent),
             },
@@ -285,7 +285,7 @@ mod tests {
         let ownership = Ownership::one_player_per_site(MAX_SITES, 0xff);
         let peer = |number: u8| {
             let site = SiteId::new(number).unwrap();
-            Peer::new(at(0), site, Addr(u64::from(number)), ownership.layout(site), Frame::ZERO, (1, 0))
+            Peer::new(at(0), site, Addr(u64::from(number)), ownership.layout(site), Frame::ZERO, 1)
         };
         (1..=count).map(peer).collect()
     }

@@ -17,14 +17,12 @@
 //!
 //! The site that gives its game up ends with [`SessionEnd::Dropped`], and its host program lets it join the other game.
 
-use super::Session;
-use super::event::{Event, SessionEnd};
 use super::peer::{Peer, Seat};
-use super::phase::Phase;
-use super::quorum::is_quorum_of;
+use super::peers::Peers;
+use super::quorum::{intersection, is_quorum_of};
 use crate::frame::Frame;
 use crate::id::{SiteId, SiteSet};
-use crate::session::message::{Hello, MembershipDecision, Refusal};
+use crate::session::message::{MembershipDecision, Refusal, ScheduledCommand};
 use crate::time::{Instant, TimeDelta};
 
 /// Interval of the hellos to a site that was dropped without a quorum.
@@ -50,241 +48,219 @@ pub(super) struct SplitBrain {
     yield_at: Option<Instant>,
 }
 
+/// The result of meeting another site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Resolution {
+    /// The other site.
+    pub(super) site: SiteId,
+    pub(super) is_own_game_kept: bool,
+    /// Whether that was not known before.
+    pub(super) is_new: bool,
+}
+
 impl SplitBrain {
     /// Returns whether there is no split brain to resolve: `abandoned_sites` is empty.
     pub(super) fn is_idle(&self) -> bool {
         self.abandoned_sites.is_empty()
     }
-}
 
-impl Session {
-    /// Returns the sites that play now, this site included, and the leaving sites whose [`Event::Left`] was not
-    /// reported yet.
-    pub fn players(&self) -> SiteSet {
-        let leaves = |peer: &Peer| matches!(peer.seat, Seat::Leaving(_)) && !self.left_sites.contains(peer.site);
-        let leaving = self.peers.iter().filter(|peer| leaves(peer)).map(|peer| peer.site);
-        leaving.chain(self.voters().iter()).collect()
+    /// Notes that these sites are dropped without a quorum.
+    pub(super) fn abandon(&mut self, sites: SiteSet) {
+        self.abandoned_sites = self.abandoned_sites.union(sites);
     }
 
-    /// Returns whether [`Session::continue_alone`] would let the game go on: the game runs, this site does not leave,
-    /// inputs of at least one other site are still to come, and each such site was dropped or has been silent for
-    /// longer than [`Config::drop_timeout`](super::Config::drop_timeout) (3 s if that is not set).
-    pub fn can_continue_alone(&self, now: Instant) -> bool {
-        self.may_continue_alone(self.clock.session_time(now))
+    /// Returns whether this site ends its game, because another site's game is kept or a quorum waits for this site.
+    pub(super) fn must_end(&self, now: Instant, peers: &Peers) -> bool {
+        self.yield_at.is_some_and(|at| at <= now) || self.is_awaited_by_quorum(now, peers)
     }
 
-    /// Drops all silent players although no quorum decides that. They may go on, too, and play another game, so a
-    /// person has to decide this. Does nothing and returns `false` unless [`Session::can_continue_alone`] holds. When
-    /// the sites meet again, one of the games is kept; see [`Event::SplitBrainResolved`].
-    pub fn continue_alone(&mut self, now: Instant) -> bool {
-        let now = self.note_call_time(now);
-        // A site that is to play by now is dropped with the others.
-        self.apply_due_command();
-        if !self.may_continue_alone(now) {
-            return false;
-        }
-        let decision = self.decision_without_quorum();
-        self.split_brain.abandoned_sites = self.split_brain.abandoned_sites.union(decision.drop);
-        self.apply_decision(decision);
-        self.close_silent_seats(decision.drop);
-        true
-    }
-
-    fn may_continue_alone(&self, now: Instant) -> bool {
-        let limit = self.config.drop_timeout.unwrap_or(DEFAULT_SILENCE_LIMIT);
-        let is_awaited = |peer: &&Peer| peer.known_end() < Frame::NEVER;
-        let is_silent = |peer: &Peer| peer.is_dropped || peer.silence(now) > limit;
-        let can_be_ended = |peer: &Peer| peer.is_awaited() || peer.lacks_last_inputs();
-        self.is_running()
-            && self.leaving.is_none()
-            && self.peers.iter().any(can_be_ended)
-            && self.peers.iter().filter(is_awaited).all(is_silent)
-    }
-
-    /// Returns the decision that drops all awaited sites with their received inputs.
-    fn decision_without_quorum(&self) -> MembershipDecision {
-        let awaited = || self.peers.iter().filter(|peer| peer.is_awaited());
-        let mut decision = MembershipDecision::dropping(awaited().map(|peer| peer.site).collect());
-        awaited().for_each(|peer| decision.input_ends[peer.site.index()] = peer.known_end());
-        let MembershipDecision { drop, input_ends, .. } = decision;
-        decision.command = self
-            .command
-            .filter(|command| drop.contains(command.issuer) && command.frame < input_ends[command.issuer.index()]);
-        decision
-    }
-
-    /// Gives up the missing inputs of sites that were dropped before, and frees the seats of silent sites, which need
-    /// no more ticks.
-    fn close_silent_seats(&mut self, silent: SiteSet) {
-        for index in 0..self.peers.len() {
-            let peer = &mut self.peers[index];
-            if peer.lacks_last_inputs() {
-                let known = peer.known_end();
-                peer.seat = Seat::Leaving(peer.inputs.end());
-                self.check_predictions(index, known);
-            }
-            let peer = &mut self.peers[index];
-            if let Seat::Leaving(last) = peer.seat
-                && silent.contains(peer.site)
-            {
-                peer.seat = Seat::Free(last);
-                self.sending.set_active(index, false);
-            }
-        }
-    }
-
-    /// Returns whether no other site plays or has been admitted.
-    fn is_alone(&self) -> bool {
-        !self.peers.iter().any(|peer| peer.is_playing() || peer.join_frame.is_some())
-    }
-
-    /// Schedules the due hellos to the abandoned sites: those dropped without a quorum, and dropped sites that
-    /// continued alone. Ends the session once it is time to yield to another site's game, or if a quorum waits for this
-    /// site.
-    pub(super) fn update_split_brain(&mut self, now: Instant) {
-        if self.split_brain.abandoned_sites.is_empty() || self.leaving.is_some() {
-            return;
-        }
-        if self.split_brain.yield_at.is_some_and(|at| at <= now) || self.is_awaited_by_quorum(now) {
-            return self.end_session(SessionEnd::Dropped);
-        }
-        let still_abandoned = self.peers.iter().filter(|peer| is_abandoned(peer)).map(|peer| peer.site).collect();
-        self.split_brain.abandoned_sites = intersection(self.split_brain.abandoned_sites, still_abandoned);
-        self.split_brain.yielding_sites = intersection(self.split_brain.yielding_sites, still_abandoned);
-        let interval = if self.split_brain.yield_at.is_some() { YIELD_HELLO_INTERVAL } else { SPLIT_HELLO_INTERVAL };
-        for index in 0..self.peers.len() {
-            let peer = &self.peers[index];
-            if self.split_brain.abandoned_sites.contains(peer.site)
-                && peer.lobby.join_readiness.is_none()
-                && now - peer.last_sent_at >= interval
-            {
-                self.schedule_hello(index);
-            }
-        }
+    /// Forgets the sites that have joined again. Returns the peers to which a hello is due. `asks_to_join` tells
+    /// whether a peer asks to join this site's game.
+    pub(super) fn update(
+        &mut self,
+        now: Instant,
+        peers: &Peers,
+        asks_to_join: impl Fn(usize) -> bool,
+    ) -> impl Iterator<Item = usize> {
+        let still_abandoned = peers.sites_where(Peer::is_abandoned);
+        self.abandoned_sites = intersection(self.abandoned_sites, still_abandoned);
+        self.yielding_sites = intersection(self.yielding_sites, still_abandoned);
+        let interval = if self.yield_at.is_some() { YIELD_HELLO_INTERVAL } else { SPLIT_HELLO_INTERVAL };
+        let abandoned_sites = self.abandoned_sites;
+        let is_due = move |(index, peer): &(usize, &Peer)| {
+            abandoned_sites.contains(peer.site()) && !asks_to_join(*index) && now - peer.last_sent_at() >= interval
+        };
+        peers.iter().enumerate().filter(is_due).map(|(index, _)| index)
     }
 
     /// Returns whether this site is alone, and two or more of the abandoned sites send ticks and are a quorum of the
     /// abandoned sites and this one. They wait for this site and cannot go on before it gives its game up.
-    fn is_awaited_by_quorum(&self, now: Instant) -> bool {
-        let is_waiting = |peer: &&Peer| peer.lobby.has_played && now - peer.last_received_at < INPUT_SILENCE_LIMIT;
-        let left_behind = self.peers.iter().filter(|peer| self.split_brain.abandoned_sites.contains(peer.site));
-        let waiting_sites: SiteSet = left_behind.filter(is_waiting).map(|peer| peer.site).collect();
-        let all_sites = self.split_brain.abandoned_sites.union(SiteSet::from_iter([self.config.site]));
-        waiting_sites.iter().count() >= 2 && self.is_alone() && is_quorum_of(all_sites, waiting_sites)
+    fn is_awaited_by_quorum(&self, now: Instant, peers: &Peers) -> bool {
+        let is_waiting = |peer: &Peer| peer.has_played() && now - peer.last_received_at() < INPUT_SILENCE_LIMIT;
+        let waiting_sites = peers.sites_where(|peer| self.abandoned_sites.contains(peer.site()) && is_waiting(peer));
+        let all_sites = self.abandoned_sites.union(SiteSet::from_iter([peers.own_site()]));
+        waiting_sites.iter().count() >= 2 && peers.is_alone() && is_quorum_of(all_sites, waiting_sites)
     }
 
-    /// Returns [`Refusal::ContinuedAlone`] for a peer in `abandoned_sites`; `None` if the peer was restarted, asks to
-    /// join or gives its game up, and while this site is not alone.
-    pub(super) fn refusal_for_abandoned(&self, index: usize) -> Option<Refusal> {
-        let (peer, split_brain) = (&self.peers[index], &self.split_brain);
-        let is_undecided =
-            split_brain.abandoned_sites.contains(peer.site) && !split_brain.yielding_sites.contains(peer.site);
-        let needs_refusal =
-            is_undecided && is_abandoned(peer) && !peer.was_restarted() && peer.lobby.join_readiness.is_none();
-        let frame = if split_brain.yield_at.is_some() { Frame::ZERO } else { self.frame.max(Frame::ZERO.next()) };
-        (needs_refusal && self.is_alone()).then_some(Refusal::ContinuedAlone { frame })
+    /// Returns [`Refusal::ContinuedAlone`] for a peer in `abandoned_sites` that does not ask to join; `None` if the
+    /// peer was restarted or gives its game up, and while this site is not alone. `frame` is this site's current frame.
+    pub(super) fn refusal_for(&self, peer: &Peer, peers: &Peers, frame: Frame) -> Option<Refusal> {
+        let is_undecided = self.is_abandoned(peer.site()) && !self.yielding_sites.contains(peer.site());
+        let needs_refusal = is_undecided && peer.is_abandoned() && !peer.was_restarted();
+        let frame = if self.yield_at.is_some() { Frame::ZERO } else { frame.max(Frame::ZERO.next()) };
+        (needs_refusal && peers.is_alone()).then_some(Refusal::ContinuedAlone { frame })
     }
 
-    /// Handles a peer's refusal if it is part of a split brain. Returns `false` if the caller has to handle the
-    /// refusal.
-    pub(super) fn handle_split_brain_refusal(
-        &mut self,
-        now: Instant,
-        index: usize,
-        hello: &Hello,
-        reason: Refusal,
-    ) -> bool {
-        let peer = &self.peers[index];
-        let is_current = is_abandoned(peer) && hello.incarnation == peer.incarnation;
-        match reason {
-            Refusal::AlreadyRunning => false,
-            Refusal::Dropped => {
-                let must_yield = is_current
-                    && self.is_running()
-                    && self.split_brain.abandoned_sites.contains(peer.site)
-                    && self.is_alone();
-                if must_yield {
-                    self.yield_to(peer.site, now);
-                }
-                must_yield
-            }
-            Refusal::ContinuedAlone { .. } if self.phase == Phase::Lobby => false,
-            Refusal::ContinuedAlone { frame } => {
-                if is_current && self.is_running() && self.leaving.is_none() {
-                    self.resolve_split_brain(now, index, frame);
-                } else if self.is_waiting_in_vain(now, index) {
-                    self.end_session(SessionEnd::Dropped);
-                }
-                true
-            }
-        }
+    /// Returns whether a site was dropped without a quorum, or continued alone itself.
+    pub(super) fn is_abandoned(&self, site: SiteId) -> bool {
+        self.abandoned_sites.contains(site)
     }
 
     /// Handles the refusal of a dropped site that has continued alone and reached `frame`, or that gives its game up
     /// (frame 0). If this site is alone, too, the lower of the two decides which game is kept.
-    fn resolve_split_brain(&mut self, now: Instant, index: usize, frame: Frame) {
-        let site = self.peers[index].site;
-        self.split_brain.abandoned_sites.insert(site);
-        if self.is_alone() {
-            let (we_decide, is_own_ahead) = (self.config.site < site, self.frame >= frame);
-            if frame == Frame::ZERO || we_decide && is_own_ahead {
-                self.keep_own_game(site);
-            } else if we_decide && self.split_brain.yield_at.is_none() {
-                self.yield_to(site, now + YIELD_DURATION);
-            }
+    pub(super) fn resolve(
+        &mut self,
+        now: Instant,
+        site: SiteId,
+        (own_frame, frame): (Frame, Frame),
+        peers: &Peers,
+    ) -> Option<Resolution> {
+        self.abandoned_sites.insert(site);
+        let (we_decide, is_own_ahead) = (peers.own_site() < site, own_frame >= frame);
+        match () {
+            () if !peers.is_alone() => None,
+            () if frame == Frame::ZERO || we_decide && is_own_ahead => Some(self.keep_own_game(site)),
+            () if we_decide && self.yield_at.is_none() => Some(self.yield_to(site, now + YIELD_DURATION)),
+            () => None,
         }
-        self.schedule_hello(index);
     }
 
-    /// Keeps this site's game, and reports that the game of `site` ends.
-    fn keep_own_game(&mut self, site: SiteId) {
-        if !self.split_brain.yielding_sites.contains(site) {
-            self.split_brain.yielding_sites.insert(site);
-            self.events.push(Event::SplitBrainResolved { site, is_own_game_kept: true });
-        }
+    /// Keeps this site's game: the game of `site` ends.
+    fn keep_own_game(&mut self, site: SiteId) -> Resolution {
+        let is_new = !self.yielding_sites.contains(site);
+        self.yielding_sites.insert(site);
+        Resolution { site, is_own_game_kept: true, is_new }
     }
 
     /// Ends this site's game at the instant `at`, because the game of `site` is kept.
-    fn yield_to(&mut self, site: SiteId, at: Instant) {
-        if self.split_brain.yield_at.is_none() {
-            self.events.push(Event::SplitBrainResolved { site, is_own_game_kept: false });
-        }
-        self.split_brain.yield_at = Some(at);
-        if at <= self.clock.last_call() {
-            self.end_session(SessionEnd::Dropped);
-        }
-    }
-
-    /// Returns whether this site plays with the peer, no new inputs of the peer arrive, and nothing arrives from any
-    /// other player. Then this site believes that the peer continued alone.
-    fn is_waiting_in_vain(&self, now: Instant, index: usize) -> bool {
-        let sends_no_input = |peer: &Peer| now - peer.last_input_at >= INPUT_SILENCE_LIMIT;
-        let is_other_player =
-            |peer: &&Peer| peer.site != self.peers[index].site && (peer.is_playing() || peer.join_frame.is_some());
-        let is_playing = self.is_running() || self.phase == Phase::Joining && self.schedule.is_started();
-        is_playing
-            && self.leaving.is_none()
-            && self.peers[index].is_playing()
-            && sends_no_input(&self.peers[index])
-            && self
-                .peers
-                .iter()
-                .filter(is_other_player)
-                .all(|peer| sends_no_input(peer) && peer.silence(now) >= INPUT_SILENCE_LIMIT)
-    }
-
-    /// Makes the next packet to a peer a hello.
-    fn schedule_hello(&mut self, index: usize) {
-        self.sending.require_hello(index);
-        self.invalidate_send_time();
+    pub(super) fn yield_to(&mut self, site: SiteId, at: Instant) -> Resolution {
+        let is_new = self.yield_at.is_none();
+        self.yield_at = Some(at);
+        Resolution { site, is_own_game_kept: false, is_new }
     }
 }
 
-/// Returns whether a site was dropped and has not joined again.
-fn is_abandoned(peer: &Peer) -> bool {
-    peer.is_dropped && peer.join_frame.is_none()
+/// Returns whether the game could go on without the silent players: inputs of at least one other site are still to
+/// come, and each such site was dropped or has been silent for longer than the drop timeout.
+pub(super) fn can_continue_alone(now: Instant, peers: &Peers, drop_timeout: Option<TimeDelta>) -> bool {
+    let limit = drop_timeout.unwrap_or(DEFAULT_SILENCE_LIMIT);
+    let is_awaited = |peer: &&Peer| peer.known_end() < Frame::NEVER;
+    let is_silent = |peer: &Peer| peer.is_dropped() || peer.silence(now) > limit;
+    let can_be_ended = |peer: &Peer| peer.is_awaited() || peer.lacks_last_inputs();
+    peers.iter().any(can_be_ended) && peers.iter().filter(is_awaited).all(is_silent)
 }
 
-fn intersection(some: SiteSet, others: SiteSet) -> SiteSet {
-    SiteSet::from_bits(some.bits() & others.bits())
+/// Returns the decision that drops all awaited sites with their received inputs. `command` is the newest scheduled
+/// command.
+pub(super) fn decision_without_quorum(peers: &Peers, command: Option<ScheduledCommand>) -> MembershipDecision {
+    let mut decision = MembershipDecision::dropping(peers.sites_where(Peer::is_awaited));
+    for peer in peers.iter().filter(|peer| peer.is_awaited()) {
+        decision.input_ends[peer.site().index()] = peer.known_end();
+    }
+    let MembershipDecision { drop, input_ends, .. } = decision;
+    decision.command =
+        command.filter(|command| drop.contains(command.issuer) && command.frame < input_ends[command.issuer.index()]);
+    decision
+}
+
+/// Returns whether this site plays with a peer, no new inputs of the peer arrive, and nothing arrives from any other
+/// player. Then this site believes that the peer continued alone.
+pub(super) fn is_waiting_in_vain(now: Instant, index: usize, peers: &Peers) -> bool {
+    let sends_no_input = |peer: &Peer| now - peer.last_input_at() >= INPUT_SILENCE_LIMIT;
+    let is_silent = |peer: &Peer| sends_no_input(peer) && peer.silence(now) >= INPUT_SILENCE_LIMIT;
+    let mut others = peers.iter().enumerate().filter(|(other, peer)| *other != index && peer.has_seat());
+    peers[index].is_playing() && sends_no_input(&peers[index]) && others.all(|(_, peer)| is_silent(peer))
+}
+
+/// Returns whether the seat of a peer, which was dropped without a quorum, can be freed now: no player waits for it.
+pub(super) fn can_free_seat(peer: &Peer, silent: SiteSet) -> bool {
+    matches!(peer.seat(), Seat::Leaving(_)) && silent.contains(peer.site())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::peers::table;
+    use super::*;
+
+    fn at(millis: i64) -> Instant {
+        Instant::ZERO + TimeDelta::from_millis(millis)
+    }
+
+    fn site(number: u8) -> SiteId {
+        SiteId::new(number).unwrap()
+    }
+
+    /// Site `own` of 3, which has continued alone.
+    fn alone(own: u8) -> (SplitBrain, Peers) {
+        let (mut split_brain, mut peers) = (SplitBrain::default(), table(own, 3));
+        split_brain.abandon(peers.sites_where(|_| true));
+        peers.iter_mut().for_each(|peer| peer.drop_after(Frame::ZERO, Frame::ZERO, false));
+        (split_brain, peers)
+    }
+
+    fn resolve(own: u8, other: u8, own_frame: u32, frame: u32) -> Option<Resolution> {
+        let (mut split_brain, peers) = alone(own);
+        split_brain.resolve(at(0), site(other), (Frame::new(own_frame), Frame::new(frame)), &peers)
+    }
+
+    #[test]
+    fn lower_site_keeps_the_game_at_the_later_frame() {
+        let kept = |other: u8| Some(Resolution { site: site(other), is_own_game_kept: true, is_new: true });
+        assert_eq!(resolve(0, 1, 90, 90), kept(1), "of equal frames, that of the lower site");
+        assert_eq!(resolve(0, 1, 89, 90).map(|resolution| resolution.is_own_game_kept), Some(false));
+        assert_eq!(resolve(1, 0, 95, 90), None, "the lower site decides");
+        assert_eq!(resolve(1, 0, 80, 0), kept(0), "the other site gives its game up");
+    }
+
+    #[test]
+    fn yielding_site_announces_it_for_a_second() {
+        let (mut split_brain, peers) = alone(0);
+        let frames = (Frame::new(5), Frame::new(9));
+        assert!(split_brain.resolve(at(0), site(1), frames, &peers).is_some_and(|resolution| resolution.is_new));
+        assert_eq!(split_brain.resolve(at(1), site(2), frames, &peers), None, "it yields already");
+        let refusal = split_brain.refusal_for(&peers[0], &peers, Frame::new(5));
+        assert_eq!(refusal, Some(Refusal::ContinuedAlone { frame: Frame::ZERO }));
+        assert!(!split_brain.must_end(at(999), &peers) && split_brain.must_end(at(1_000), &peers));
+    }
+
+    #[test]
+    fn site_ends_when_a_quorum_waits_for_it() {
+        let (split_brain, mut peers) = alone(2);
+        for peer in peers.iter_mut() {
+            peer.on_received(at(5_000), 1);
+            peer.on_tick();
+        }
+        assert!(split_brain.must_end(at(5_000), &peers));
+        assert!(!split_brain.must_end(at(6_000), &peers), "nothing has arrived for a second");
+    }
+
+    #[test]
+    fn hellos_go_to_abandoned_sites_once_per_second() {
+        let (mut split_brain, mut peers) = alone(0);
+        peers[1].on_sent(at(500), 1);
+        assert!(split_brain.update(at(600), &peers, |_| false).eq([0]));
+        assert!(split_brain.update(at(1_500), &peers, |index| index == 0).eq([1]), "site 1 asks to join");
+        peers[0].admit(at(1_500), Frame::new(50), 1, 2, false);
+        assert!(split_brain.update(at(1_500), &peers, |_| false).eq([1]), "site 1 is admitted");
+    }
+
+    #[test]
+    fn only_silent_players_can_be_left_behind() {
+        let mut peers = table(0, 3);
+        peers[0].on_received(at(4_000), 1);
+        assert!(!can_continue_alone(at(6_000), &peers, None), "site 1 was received 2 s ago");
+        assert!(can_continue_alone(at(7_001), &peers, None));
+        let decision = decision_without_quorum(&peers, None);
+        assert_eq!(decision.drop, [1, 2].map(site).into_iter().collect());
+    }
 }

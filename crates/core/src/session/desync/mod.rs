@@ -239,7 +239,7 @@ impl Session {
     /// Handles a datagram of a desync search; those of sites that do not play are dropped.
     #[cold]
     pub(super) fn handle_desync_message(&mut self, now: Instant, from: Addr, bytes: &[u8]) {
-        let site = self.peers.iter().find(|peer| peer.addr == from && peer.is_playing()).map(|peer| peer.site);
+        let site = self.peers.iter().find(|peer| peer.addr() == from && peer.is_playing()).map(|peer| peer.site());
         let search = self.desync_search.as_mut().filter(|_| self.joining.is_none());
         let (Some(site), Some(search)) = (site, search) else {
             self.stats.dropped_datagrams.strangers += 1;
@@ -255,9 +255,9 @@ impl Session {
             self.side_work = true;
         }
         if let Some(span) = search.bisector.span()
-            && let Some(digest) = self.own_digests.get(span.last())
+            && let Some(state_hash) = self.comparison.own_state_hash(span.last())
         {
-            search.bisector.on_digest(span.last(), digest.state_hash);
+            search.bisector.on_digest(span.last(), state_hash);
         }
     }
 
@@ -266,8 +266,8 @@ impl Session {
         let Self { desync_search: search, peers, .. } = self;
         let search = search.as_mut().filter(|search| search.started_at.is_some())?;
         for peer in peers.iter().filter(|peer| peer.is_playing()) {
-            if let Some(len) = search.bisector.poll_answer(peer.site, buf) {
-                return Some(Transmit { to: peer.addr, len });
+            if let Some(len) = search.bisector.poll_answer(peer.site(), buf) {
+                return Some(Transmit { to: peer.addr(), len });
             }
         }
         if search.next_query_at <= now {
@@ -278,8 +278,8 @@ impl Session {
             let index = search.peers_to_query.trailing_zeros() as usize;
             search.peers_to_query &= search.peers_to_query - 1;
             let Some(peer) = peers.get(index).filter(|peer| peer.is_playing()) else { continue };
-            if let Some(len) = search.bisector.poll_query(peer.site, buf) {
-                return Some(Transmit { to: peer.addr, len });
+            if let Some(len) = search.bisector.poll_query(peer.site(), buf) {
+                return Some(Transmit { to: peer.addr(), len });
             }
         }
         None
@@ -293,10 +293,10 @@ impl Session {
 
     /// Updates a search: excludes gone sites, ends it after the timeout, and reports its result.
     pub(super) fn update_desync_search(&mut self, now: Instant) {
-        let playing = self.voters();
+        let playing = self.peers.voters();
         let Some(search) = self.desync_search.as_mut().filter(|search| search.started_at.is_some()) else { return };
-        for peer in self.peers.iter().filter(|peer| !playing.contains(peer.site)) {
-            search.bisector.on_gone(peer.site);
+        for peer in self.peers.iter().filter(|peer| !playing.contains(peer.site())) {
+            search.bisector.on_gone(peer.site());
         }
         if search.started_at.is_some_and(|since| now - since > SEARCH_TIMEOUT) {
             search.bisector.give_up();

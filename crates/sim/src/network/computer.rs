@@ -27,8 +27,8 @@ pub struct Computer<N> {
     pub(super) moves: u64,
     pub(super) asleep_until: Instant,
     pub(super) busy_until: Instant,
-    /// Number of the newest wake-up. Queued wake-ups with other numbers are void.
-    pub(super) wake_id: u64,
+    /// Number and time of the wake-up scheduled last.
+    last_wake: (u64, Instant),
     /// Time of the last call, and number of earlier calls at that instant.
     calls_at_instant: (Instant, u32),
     /// Datagrams that arrived while the computer slept: sender, receiver and payload.
@@ -46,7 +46,7 @@ impl<N> Computer<N> {
             moves: 0,
             asleep_until: Instant::ZERO,
             busy_until: Instant::ZERO,
-            wake_id: 0,
+            last_wake: (0, Instant::FAR_FUTURE),
             calls_at_instant: (Instant::ZERO, 0),
             socket_buffer: Vec::new(),
         }
@@ -62,6 +62,18 @@ impl<N> Computer<N> {
         self.socket_buffer.clear();
         self.is_crashed = false;
         self.busy_until = Instant::ZERO;
+    }
+
+    /// Replaces the scheduled wake-up, if any, by one at `at`, and returns its number.
+    pub(super) fn next_wake_id(&mut self, at: Instant) -> u64 {
+        self.last_wake = (self.last_wake.0 + 1, at);
+        self.last_wake.0
+    }
+
+    /// Returns whether the queued wake-up with this number and time is not void: it is the one scheduled last or, if
+    /// wake-ups keep their place, for the same instant as that one.
+    pub(super) fn awaits_wake(&self, wake_id: u64, at: Instant, keeps_place: bool) -> bool {
+        if keeps_place { self.last_wake.1 == at } else { self.last_wake.0 == wake_id }
     }
 
     /// Buffers a datagram in the socket. Datagrams beyond the capacity are lost.

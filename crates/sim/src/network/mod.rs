@@ -5,7 +5,8 @@
 //! checkers on a [`Network`] of it.
 //!
 //! Events at the same instant come in the order in which they were scheduled. A computer has at most one wake-up ahead
-//! of it, the one that was scheduled last.
+//! of it, the one that was scheduled last. If that was scheduled for the same instant before,
+//! [`Node::KEEPS_PLACE`] says which of the two places it has among the events of the instant.
 
 mod computer;
 mod fault;
@@ -227,9 +228,9 @@ impl<N: Node> Network<N> {
 
     /// Schedules the next run of a computer's program for this true time, or for now if that is later.
     pub fn wake_at(&mut self, node: usize, at: Instant) {
-        self.nodes[node].wake_id += 1;
-        let wake_id = self.nodes[node].wake_id;
-        self.queue.push(at.max(self.now), QueuedEvent::Wake { node, wake_id });
+        let at = at.max(self.now);
+        let wake_id = self.nodes[node].next_wake_id(at);
+        self.queue.push(at, QueuedEvent::Wake { node, wake_id });
     }
 
     /// Processes all events up to the true time `until`.
@@ -244,7 +245,7 @@ impl<N: Node> Network<N> {
             let Some((at, event)) = self.queue.pop() else { break };
             self.now = self.now.max(at);
             match event {
-                QueuedEvent::Wake { node, wake_id } if self.nodes[node].wake_id == wake_id => {
+                QueuedEvent::Wake { node, wake_id } if self.nodes[node].awaits_wake(wake_id, at, N::KEEPS_PLACE) => {
                     self.run_node(node, context);
                     return Some(NetworkStep::Woken(node));
                 }

@@ -17,6 +17,10 @@ pub trait Node {
     /// What the programs of a network share, and where they report what they do.
     type Context<'a>: ?Sized;
 
+    /// Whether a wake-up that is scheduled again for the same instant keeps its first place among the events of that
+    /// instant. Otherwise it comes after all events scheduled so far.
+    const KEEPS_PLACE: bool = false;
+
     /// Takes in a datagram that has arrived.
     fn handle_datagram(
         &mut self,

@@ -1,5 +1,5 @@
-//! Fault tests of [`coplay::session`]: random sessions with faults and spectators, and checkers that know nothing of the
-//! engine.
+//! Fault tests of [`coplay::session`]: random sessions with spectators and faults, and checkers that know nothing of
+//! the engine.
 
 pub mod checker;
 pub mod recording;

@@ -482,7 +482,7 @@ impl MotionChecker {
             frames: self.frames,
             packets: traffic.sent,
             lost_datagrams: traffic.lost + traffic.overflowed + traffic.cut,
-            cuts: count(|fault| matches!(fault, MotionFault::Cut(_))),
+            cuts: count(|fault| matches!(fault, MotionFault::Cut(..))),
             crashes: count(|fault| matches!(fault, MotionFault::Crash(_))),
             virtual_seconds: (network.now() - Instant::ZERO).as_secs_f64(),
             activity_count: self.commands,
@@ -536,7 +536,7 @@ mod tests {
         };
         let before = moment(&network);
         checker.on_crash(&mut network, MotionEndpoint::Server);
-        network.crash(MotionEndpoint::Server);
+        network.stop(MotionEndpoint::Server);
         start_server(&mut network, &mut checker, 3);
         checker.run_until(&mut network, at(5_500));
         let after = moment(&network);

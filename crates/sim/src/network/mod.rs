@@ -152,8 +152,8 @@ impl<N: Node> Network<N> {
     }
 
     /// Returns the time that a computer's clock shows now.
-    pub fn local_time(&self, node: usize) -> Instant {
-        self.nodes[node].clock.local(self.now)
+    pub fn local_time(&self, node: impl Into<usize>) -> Instant {
+        self.nodes[node.into()].clock.local(self.now)
     }
 
     /// Returns the link that carries datagrams from one computer to another.
@@ -324,6 +324,12 @@ impl<N: Node> Network<N> {
         self.transmit(node, context);
         let (computer, now) = self.computer_and_moment(node);
         computer.node.on_idle(&now, context);
+        self.schedule_wake(node);
+    }
+
+    /// Schedules the next run of a computer's program for the time that the program asks for, if it does.
+    pub fn schedule_wake(&mut self, node: usize) {
+        let (computer, now) = self.computer_and_moment(node);
         if let Some(at) = computer.node.poll_timeout(&now) {
             self.wake_at(node, at);
         }

@@ -49,7 +49,7 @@ impl MirrorScenario {
                 checker.on_stop(network, node);
                 network.leave(node);
             }
-            _ => _ = network.inject(fault, &mut |_, _| ()),
+            _ => _ = network.apply(fault, &mut |_, _| ()),
         }
     }
 

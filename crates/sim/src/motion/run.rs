@@ -47,7 +47,7 @@ impl MotionScenario {
             MotionFault::Start(node) => self.start_endpoint(network, MotionEndpoint::of_node(node), checker),
             MotionFault::Engine(MotionDecision::ForgeNumber(seat)) => network.forge_next_number(seat),
             MotionFault::Engine(decision) => self.apply_decision(network, decision, checker),
-            _ => _ = network.inject(fault, &mut ()),
+            _ => _ = network.apply(fault, &mut ()),
         }
     }
 

@@ -8,7 +8,7 @@ use coplay_links::link::LinkConfig;
 use super::{Datagram, Network, Node};
 
 /// Number added to the address of a computer that moves.
-const ADDRESS_STEP: u64 = 100;
+pub(crate) const ADDRESS_STEP: u64 = 100;
 /// Number of addresses from which [garbage](Fault::Garbage) comes, and the first of them.
 const GARBAGE_SENDERS: (u64, u64) = (1_000, 1_000_000);
 
@@ -53,7 +53,7 @@ pub enum Fault<E> {
 
 impl<N: Node> Network<N> {
     /// Injects a fault of links or computers. Returns `false` for any other, which it leaves to the caller.
-    pub fn inject<E>(&mut self, fault: &Fault<E>, context: &mut N::Context<'_>) -> bool {
+    pub fn apply<E>(&mut self, fault: &Fault<E>, context: &mut N::Context<'_>) -> bool {
         match *fault {
             Fault::Cut(one, other) => self.set_cut(one, other, true),
             Fault::Heal(one, other) => self.set_cut(one, other, false),

@@ -23,6 +23,7 @@ use coplay_links::link::{Link, LinkConfig, LinkStats};
 use coplay_links::random::Random;
 
 pub use computer::Computer;
+pub(crate) use fault::ADDRESS_STEP;
 pub use fault::Fault;
 pub use node::{Datagram, Moment, Node, Reaction};
 pub use topology::Topology;
@@ -280,6 +281,19 @@ impl<N: Node> Network<N> {
             Reaction::Run if !is_busy => self.run_node(to, context),
             Reaction::Transmit => self.transmit(to, context),
             Reaction::Run | Reaction::Wait => {}
+        }
+    }
+
+    /// Passes a datagram from outside the network to the computer at address `to`, if there is one, and wakes the
+    /// computer. A sleeping computer buffers the datagram.
+    pub fn deliver_external(&mut self, from: Addr, to: Addr, bytes: &[u8], context: &mut N::Context<'_>) {
+        let Some(node) = self.node_at(to) else { return };
+        let computer = &mut self.nodes[node];
+        if computer.asleep_until > self.now {
+            computer.buffer_datagram(from, to, bytes);
+        } else if !computer.is_crashed {
+            self.handle_datagram(node, Datagram { from, to, bytes }, context);
+            self.wake(node);
         }
     }
 

@@ -49,7 +49,7 @@ impl PeerWorldScenario {
                 checker.on_departure(network, node);
                 network.leave(node);
             }
-            _ => _ = network.inject(fault, &mut ()),
+            _ => _ = network.apply(fault, &mut ()),
         }
     }
 }

@@ -165,7 +165,7 @@ fn auto_pick(seed: u64, link: LinkQuality, machine: MachineProfile) -> DelaySett
     };
     let mut current = initial;
     game.run_observed(|world| {
-        let stats = world.sites[0].session.stats();
+        let stats = world.nodes[0].session.stats();
         current = DelaySetting { input_delay: stats.input_delay, prediction_window: stats.prediction_window };
     });
     current

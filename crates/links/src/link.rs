@@ -257,3 +257,16 @@ impl Iterator for Deliveries {
 }
 
 impl ExactSizeIterator for Deliveries {}
+
+impl std::iter::Sum for LinkStats {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |sum, link| Self {
+            sent: sum.sent + link.sent,
+            bytes: sum.bytes + link.bytes,
+            lost: sum.lost + link.lost,
+            duplicated: sum.duplicated + link.duplicated,
+            overflowed: sum.overflowed + link.overflowed,
+            cut: sum.cut + link.cut,
+        })
+    }
+}

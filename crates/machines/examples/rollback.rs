@@ -138,10 +138,10 @@ fn run_session(options: &ExampleOptions, open: impl Fn() -> Box<dyn Machine>) ->
         options.prediction_window,
         started.elapsed().as_secs_f64()
     );
-    for (number, site) in network.programs.iter().enumerate() {
+    for (number, site) in network.nodes.iter().enumerate() {
         print_site_costs(number, site);
     }
-    let error = network.programs.iter().find_map(|site| site.error.clone());
+    let error = network.nodes.iter().find_map(|site| site.error.clone());
     match (checker.first_mismatch, error) {
         (None, None) if checker.next_frame >= options.frames => {
             println!(

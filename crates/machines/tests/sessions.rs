@@ -46,7 +46,7 @@ fn two_sites_stay_equal_with_rollback() {
         "{} frames checked",
         checker.next_frame
     );
-    for site in &mut network.programs {
+    for site in &mut network.nodes {
         let (counts, stats) = (site.counts(), site.stats());
         assert_eq!(site.error, None);
         assert!(site.adapter.take_new_picture() && !site.adapter.take_new_picture());
@@ -79,7 +79,7 @@ fn run_two_sites_with_core(core: &str, game: Option<libretro::GameImage>, frames
         "{} frames checked",
         checker.next_frame
     );
-    for site in &network.programs {
+    for site in &network.nodes {
         assert!(!site.events.iter().any(|event| matches!(event, Event::Diverged { .. } | Event::Ended(_))));
         assert!(site.error.is_none() && site.counts().hashes > 0, "{:?}", site.error);
     }
@@ -92,7 +92,7 @@ fn two_sites_on_nestopia_stay_equal_with_rollback() {
     let image = coplay_testcores::images::nes();
     let game = libretro::GameImage { name: "test.nes".into(), image };
     let network = run_two_sites_with_core("nestopia", Some(game), 600);
-    for site in &network.programs {
+    for site in &network.nodes {
         assert!(site.counts().resimulated_steps > 50 && site.counts().loads > 50, "{:?}", site.counts());
     }
 }
@@ -101,13 +101,13 @@ fn two_sites_on_nestopia_stay_equal_with_rollback() {
 #[cfg(target_os = "linux")]
 fn core_with_inexact_states_runs_in_lockstep() {
     let mut network = run_two_sites_with_core(&build_core(CoreDefect::Forgets).path_string(), None, 600);
-    for site in &mut network.programs {
+    for site in &mut network.nodes {
         let (counts, window) = (site.counts(), site.session().settings().prediction_window);
         assert_eq!((window, counts.resimulated_steps, counts.saves, counts.loads), (0, 0, 0, 0));
     }
     // A core with exact states uses prediction.
     let network = run_two_sites_with_core(&build_core(CoreDefect::Honest).path_string(), None, 300);
-    assert!(network.programs.iter().all(|site| site.counts().resimulated_steps > 0));
+    assert!(network.nodes.iter().all(|site| site.counts().resimulated_steps > 0));
 }
 
 #[test]
@@ -165,23 +165,23 @@ fn late_joiner_starts_from_a_snapshot() {
         incarnation: 2,
         ..default
     };
-    network.programs[2] = TestSite::new(network.now(), join, Box::new(test_nes()), SEED, zero_clock);
+    network.nodes[2].node = TestSite::new(network.now(), join, Box::new(test_nes()), SEED, zero_clock);
     network.wake(2);
     network.run_until(Instant::ZERO + TimeDelta::from_secs(12));
-    assert!(matches!(network.programs[2].session().state(), State::Running), "{:?}", network.programs[2].events);
+    assert!(matches!(network.nodes[2].session().state(), State::Running), "{:?}", network.nodes[2].events);
     // The late joiner skipped the first frames and played all later ones.
     let (first, last) = (
-        network.programs[2].confirmed[0].frame,
-        network.programs[2].confirmed.back().expect("the joiner confirmed frames").frame,
+        network.nodes[2].confirmed[0].frame,
+        network.nodes[2].confirmed.back().expect("the joiner confirmed frames").frame,
     );
     assert!(first > 200 && last > first + 200, "{first} to {last}");
-    let (players, joiners) = network.programs.split_at_mut(2);
+    let (players, joiners) = network.nodes.split_at_mut(2);
     for record in &joiners[0].confirmed {
         let theirs = players[0].confirmed.iter().find(|theirs| theirs.frame == record.frame);
         assert!(theirs.is_none_or(|theirs| theirs.state_hash == record.state_hash), "frame {}", record.frame);
     }
     let mut checker = ReferenceChecker::new(Box::new(test_nes()));
-    checker.check_confirmed(&mut players.iter_mut().collect::<Vec<_>>());
+    checker.check_confirmed(&mut players.iter_mut().map(|site| &mut site.node).collect::<Vec<_>>());
     assert_eq!((checker.first_mismatch, checker.next_frame > last - 100), (None, true));
 }
 
@@ -252,7 +252,7 @@ fn desync_report_names_the_diverged_region() {
     let (frame, site) = checker.first_mismatch.expect("the checker finds the mismatch");
     assert!(site == 1 && (100..300).contains(&frame), "frame {frame}, site {site}");
     network.run_until(network.now() + TimeDelta::from_secs(8));
-    for site in &network.programs {
+    for site in &network.nodes {
         assert!(site.events.iter().any(|event| matches!(event, Event::Diverged { .. })), "{:?}", site.events);
         let report = site.events.iter().find_map(|event| match event {
             Event::DesyncReport(report) => Some(report),

@@ -14,8 +14,9 @@ use coplay::spectator_feed::{FeedConfig, SpectatorStart};
 use coplay::time::{Instant, TimeDelta};
 
 use crate::clock::NodeClock;
+use crate::network::{CapturedDatagram, Computer};
 use crate::session_experiment::toy_settings;
-use crate::session_network::{self, CapturedDatagram, SessionNetwork, SiteEvent};
+use crate::session_network::{self, SessionNetwork, SiteEvent};
 use crate::site::SimulatedSite;
 use crate::toy_machine::mix_hash;
 use coplay_links::link::{LinkConfig, Loss, Rate};
@@ -126,7 +127,7 @@ impl LateJoinExperiment {
         }
     }
 
-    fn build_site(&self, number: usize) -> SimulatedSite {
+    fn build_site(&self, number: usize) -> Computer<SimulatedSite> {
         let mut random = Random::stream(self.seed, &format!("site {number}"));
         let clock = NodeClock {
             offset: TimeDelta::from_millis(random.range(0..=10_000_000)),
@@ -163,9 +164,9 @@ impl LateJoinExperiment {
             network.change_address(joiner);
         } else if self.start == SpectatorStart::Snapshot {
             // A site that never took part has nothing of the state.
-            network.sites[joiner].machine.ballast.clear();
+            network.nodes[joiner].machine.ballast.clear();
         }
-        let local = network.sites[joiner].clock.local(network.now());
+        let local = network.nodes[joiner].clock.local(network.now());
         network.restart(joiner, Session::new(local, config).expect("settings are valid"));
     }
 
@@ -319,13 +320,13 @@ impl JoinLog {
                 .captured()
                 .filter(|datagram| datagram.from < joiner)
                 .for_each(|datagram| self.on_datagram(datagram));
-            for (marks, site) in self.marks.iter_mut().zip(&network.sites) {
+            for (marks, site) in self.marks.iter_mut().zip(&network.nodes) {
                 let stats = site.session.stats();
                 let counts = StallCounts { stalls: stats.stalls, resimulated: stats.resimulated };
                 marks.push(CountsMark { frame: stats.frame.number(), counts });
                 marks.dedup_by_key(|mark| mark.frame);
             }
-            let at_beginning = network.sites[joiner].session.stats().frame == Frame::ZERO;
+            let at_beginning = network.nodes[joiner].session.stats().frame == Frame::ZERO;
             self.loaded_at = self.loaded_at.or((!at_beginning).then_some(network.now()));
         }
     }
@@ -386,10 +387,10 @@ impl JoinLog {
     }
 
     fn finish(&mut self, network: &SessionNetwork) {
-        self.all_running = network.sites.iter().all(|site| matches!(site.session.state(), State::Running));
-        let ballast = |site: &SimulatedSite| site.machine.ballast == network.sites[0].machine.ballast;
+        self.all_running = network.nodes.iter().all(|site| matches!(site.session.state(), State::Running));
+        let ballast = |site: &Computer<SimulatedSite>| site.machine.ballast == network.nodes[0].machine.ballast;
         self.states_equal =
-            network.sites.iter().filter(|site| !site.is_crashed).all(ballast) && self.hashes_are_equal();
+            network.nodes.iter().filter(|site| !site.is_crashed).all(ballast) && self.hashes_are_equal();
     }
 
     /// Returns whether every other site had the first site's state after each frame that both confirmed.

@@ -7,6 +7,7 @@
 //! Building blocks:
 //!
 //! * [`clock`]: a node's own clock and its deviation from true time.
+//! * [`network`]: computers, the links between them, their faults, and one queue of future events, for any engine.
 //! * [`toy_machine`]: a small deterministic machine to share.
 //! * [`site`]: one site, made of a session, a machine and a player.
 //! * [`session_network`]: several sites and the links between them.
@@ -33,6 +34,7 @@ pub mod input_latency;
 pub mod late_join;
 pub mod mirror;
 pub mod motion;
+pub mod network;
 pub mod peer_world;
 pub mod scenario_result;
 pub mod session;
@@ -41,3 +43,4 @@ pub mod session_network;
 pub mod site;
 pub mod spectator_scale;
 pub mod toy_machine;
+mod violations;

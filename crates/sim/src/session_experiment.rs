@@ -11,6 +11,7 @@ use coplay::time::{Instant, TimeDelta};
 
 use crate::clock::NodeClock;
 use crate::input_latency::InputLatencyMeter;
+use crate::network::Computer;
 use crate::session_network::{self, SessionNetwork, SiteEvent};
 use crate::site::SimulatedSite;
 use coplay_links::link::LinkConfig;
@@ -107,7 +108,7 @@ impl SessionExperiment {
         }
     }
 
-    fn build_site(&self, number: usize) -> SimulatedSite {
+    fn build_site(&self, number: usize) -> Computer<SimulatedSite> {
         let mut random = Random::stream(self.seed, &format!("site {number}"));
         let clock = NodeClock {
             offset: TimeDelta::from_millis(random.range(0..=10_000_000)),
@@ -276,9 +277,9 @@ struct SiteTraffic {
 
 impl SiteTraffic {
     fn of(network: &SessionNetwork, number: usize) -> Self {
-        let site = &network.sites[number];
+        let site = &network.nodes[number];
         let now = site.clock.local(network.now());
-        let peers = SiteId::first(network.sites.len()).filter_map(|peer| site.session.peer_stats(now, peer));
+        let peers = SiteId::first(network.nodes.len()).filter_map(|peer| site.session.peer_stats(now, peer));
         let stats = site.session.stats();
         let start = Self { frames: stats.frame.number(), stalls: stats.stalls, ..Self::default() };
         peers.fold(start, |sum, peer| Self {

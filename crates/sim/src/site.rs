@@ -1,4 +1,4 @@
-//! One site of a simulated network: a session, a machine, a player, and the faults of its computer.
+//! One site of a simulated network: a session, a machine and a player.
 
 use std::collections::VecDeque;
 
@@ -9,19 +9,16 @@ use coplay::session::message::{Extra, MembershipDecision, SessionMessage};
 use coplay::session::{PAGE_SIZE, Session, State, StateRegion};
 use coplay::time::{Instant, TimeDelta};
 
-use crate::clock::NodeClock;
 use crate::toy_machine::{ToyMachine, mix_hash};
 use coplay_links::random::Random;
 
-/// A simulated site: the host program and the computer of one session.
+/// A simulated site: the host program of one session.
 #[derive(Debug)]
 pub struct SimulatedSite {
     /// The engine under test.
     pub session: Session,
     /// The site's replica of the shared machine.
     pub machine: ToyMachine,
-    /// Clock of the site's computer, which the session reads.
-    pub clock: NodeClock,
     /// Source of the local inputs.
     pub player: RandomPlayer,
     /// Time for which the site is busy with one step of the machine.
@@ -32,8 +29,6 @@ pub struct SimulatedSite {
     pub(crate) unconfirmed: VecDeque<UnconfirmedFrame>,
     /// Description of the first request that cannot be served, or of an endless loop, until it is reported.
     pub(crate) invalid_request: Option<String>,
-    /// Time of the last call, and number of earlier calls at that instant.
-    calls_at_instant: (Instant, u32),
     /// Frame after the newest frame that was stepped or is part of a restored state.
     stepped_end: u32,
     /// Frame after whose step the machine's state is corrupted, to provoke a desync; `None` if it never is.
@@ -44,18 +39,12 @@ pub struct SimulatedSite {
     pub(crate) next_frame: u32,
     /// Deliberate defect of this site; `None` for a correct one.
     pub sabotage: Option<SessionSabotage>,
-    /// Whether the site has crashed or not started yet: it receives, computes and sends nothing.
-    pub is_crashed: bool,
-    pub(crate) addr: Addr,
-    pub(crate) address_changes: u64,
-    pub(crate) wake_id: u64,
-    pub(crate) busy_until: Instant,
-    pub(crate) asleep_until: Instant,
     pub(crate) local_input: Vec<InputWord>,
     pub(crate) previous_input: Vec<InputWord>,
     pub(crate) frame_inputs: Vec<InputWord>,
     pub(crate) has_sampled: bool,
-    socket_buffer: Vec<(Addr, Vec<u8>)>,
+    /// Whether the host program has begun to serve requests, and is neither done nor interrupted by a step.
+    pub(crate) is_serving: bool,
 }
 
 /// A stepped frame that is not confirmed yet, or whose confirmation is not reported yet.
@@ -84,42 +73,28 @@ pub enum SessionSabotage {
     ContinueWithoutQuorum,
 }
 
-/// Number of calls of the host program at one instant above which its session counts as looping endlessly.
-const MAX_CALLS_PER_INSTANT: u32 = 20_000;
-
-/// Maximum number of datagrams that the socket of a sleeping computer buffers.
-const SOCKET_BUFFER_DATAGRAMS: usize = 64;
-
 impl SimulatedSite {
     /// Creates a site without faults, whose machine steps in no time and whose player changes its inputs at random.
-    pub fn new(session: Session, clock: NodeClock, addr: Addr, players: usize, seed: u64) -> Self {
+    pub fn new(session: Session, players: usize, seed: u64) -> Self {
         let slots = session.slots();
         Self {
             session,
             machine: ToyMachine::new(players),
-            clock,
             player: RandomPlayer::new(seed, players),
             step_cost: TimeDelta::ZERO,
             slots: vec![None; slots],
             unconfirmed: VecDeque::new(),
             invalid_request: None,
-            calls_at_instant: (Instant::ZERO, 0),
             stepped_end: 0,
             diverges_at: None,
             is_late_joiner: false,
             next_frame: 0,
             sabotage: None,
-            is_crashed: false,
-            addr,
-            address_changes: 0,
-            wake_id: 0,
-            busy_until: Instant::ZERO,
-            asleep_until: Instant::ZERO,
             local_input: vec![0; players],
             previous_input: vec![0; players],
             frame_inputs: Vec::new(),
             has_sampled: false,
-            socket_buffer: Vec::new(),
+            is_serving: false,
         }
     }
 
@@ -190,14 +165,9 @@ impl SimulatedSite {
         }
     }
 
-    /// Returns how many times the site has changed its address.
-    pub fn address_changes(&self) -> u64 {
-        self.address_changes
-    }
-
-    /// Restarts the host program with a new session and a machine at frame 0. Clock, address, player, step cost,
-    /// sabotage and ballast stay.
-    pub fn restart(&mut self, session: Session) {
+    /// Restarts the host program with a new session and a machine at frame 0. Player, step cost, sabotage and ballast
+    /// stay.
+    pub(crate) fn restart(&mut self, session: Session) {
         let players = self.local_input.len();
         self.session = session;
         let ballast = std::mem::take(&mut self.machine.ballast);
@@ -205,10 +175,8 @@ impl SimulatedSite {
         self.machine.ballast = ballast;
         self.slots.fill(None);
         self.unconfirmed.clear();
-        self.socket_buffer.clear();
-        (self.is_crashed, self.has_sampled, self.is_late_joiner, self.next_frame) = (false, false, true, 0);
+        (self.has_sampled, self.is_serving, self.is_late_joiner, self.next_frame) = (false, false, true, 0);
         (self.diverges_at, self.stepped_end) = (None, 0);
-        self.busy_until = Instant::ZERO;
     }
 
     /// Loads the state before `frame` from a slot into the machine. Reports an invalid request if the slot does not
@@ -267,32 +235,8 @@ impl SimulatedSite {
         is_confirmed.then(|| self.unconfirmed.pop_front()).flatten()
     }
 
-    /// Counts a call of the host program. Reports an invalid request and crashes the site if its session asks without
-    /// end to be called at the same instant, which would stop virtual time.
-    pub(crate) fn detect_busy_loop(&mut self, now: Instant) {
-        self.calls_at_instant =
-            if self.calls_at_instant.0 == now { (now, self.calls_at_instant.1 + 1) } else { (now, 0) };
-        if self.calls_at_instant.1 > MAX_CALLS_PER_INSTANT {
-            self.report_invalid_request("asks without end to be called at the same instant".into());
-            self.is_crashed = true;
-        }
-    }
-
     pub(crate) fn report_invalid_request(&mut self, description: String) {
         self.invalid_request.get_or_insert(description);
-    }
-
-    /// Buffers a datagram in the socket of a sleeping computer. Datagrams beyond the capacity are lost.
-    pub(crate) fn buffer_datagram(&mut self, sender: Addr, bytes: &[u8]) {
-        if self.socket_buffer.len() < SOCKET_BUFFER_DATAGRAMS {
-            self.socket_buffer.push((sender, bytes.to_vec()));
-        }
-    }
-
-    pub(crate) fn deliver_buffered(&mut self, local: Instant) {
-        for (sender, bytes) in self.socket_buffer.drain(..) {
-            self.session.handle_datagram(local, sender, &bytes);
-        }
     }
 
     /// Returns whether the site may send a datagram now: always, except with [`SessionSabotage::NoRetransmit`] in a

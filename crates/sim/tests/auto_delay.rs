@@ -173,16 +173,16 @@ fn noisy_link_does_not_cause_oscillation() {
 fn short_machine_stall_does_not_change_the_delay() {
     for seed in 1..=3 {
         let mut game = start_with_auto_delay(&SessionSetup { seed, ..setup(2, 2, rtt_link(140)) }, |_, _| {});
-        game.network.sites[1].step_cost = ms(1);
+        game.network.nodes[1].step_cost = ms(1);
         game.run_until(at(secs(60)));
         let then = game.now();
         let settled = current_delay_settings(&game, (2, 0));
         for _ in 0..6 {
             let loads = game.count_actions(1, ActionKind::Load, then);
             game.run_while(secs(5), |game| game.count_actions(1, ActionKind::Load, then) == loads);
-            game.network.sites[1].step_cost = ms(40);
+            game.network.nodes[1].step_cost = ms(40);
             game.run_for(ms(2));
-            game.network.sites[1].step_cost = ms(1);
+            game.network.nodes[1].step_cost = ms(1);
             game.run_for(secs(10));
         }
         // Frames that the stalls made late may add one frame of prediction, but no machine counts as slow.
@@ -200,7 +200,7 @@ fn short_machine_stall_does_not_change_the_delay() {
 #[test]
 fn slow_machine_gets_a_prediction_window_that_fits_into_a_frame() {
     let mut game = start_with_auto_delay(&setup(2, 2, lossy_link(200, 0.02)), |_, _| {});
-    game.network.sites[1].step_cost = ms(3);
+    game.network.nodes[1].step_cost = ms(3);
     game.run_until(at(secs(120)));
     print_changes("slow machine", &game);
     let (input_delay, prediction_window) = current_delay_settings(&game, (2, 0));
@@ -219,15 +219,15 @@ fn slow_machine_gets_a_prediction_window_that_fits_into_a_frame() {
 #[test]
 fn recovered_machine_gets_its_prediction_window_back() {
     let mut game = start_with_auto_delay(&setup(2, 2, rtt_link(120)), |_, _| {});
-    game.network.sites[1].step_cost = ms(2);
+    game.network.nodes[1].step_cost = ms(2);
     game.run_until(at(secs(60)));
     let before = current_delay_settings(&game, (2, 0));
     assert!(before.0 == 2 && before.1 >= 2, "{before:?}");
-    game.network.sites[1].step_cost = ms(12);
+    game.network.nodes[1].step_cost = ms(12);
     game.run_for(secs(60));
     let busy = current_delay_settings(&game, (2, 0));
     assert!(busy.0 > 2 && busy.1 == 0, "{busy:?}");
-    game.network.sites[1].step_cost = ms(2);
+    game.network.nodes[1].step_cost = ms(2);
     game.run_for(secs(240));
     print_changes("busy for a while", &game);
     assert_eq!(current_delay_settings(&game, (2, 0)), before);

@@ -77,8 +77,8 @@ fn acknowledgement_never_needs_its_own_datagram() {
         for site in [0, 1] {
             let mut game = SessionSetup::new(2, rtt_link(rtt_ms)).start();
             // Only the peer has input changes to send; this site has nothing but acknowledgements.
-            game.network.sites[site].player.change_probability = 0.0;
-            game.network.sites[1 - site].player.change_probability = 1.0;
+            game.network.nodes[site].player.change_probability = 0.0;
+            game.network.nodes[1 - site].player.change_probability = 1.0;
             let sent = sent_in_a_minute(&mut game, site);
             assert_eq!(sent.packets, sent.frames, "RTT {rtt_ms}, site {site}");
         }
@@ -89,7 +89,7 @@ fn acknowledgement_never_needs_its_own_datagram() {
 /// `moved`, with this probability per frame.
 fn bytes_per_minute(owned: InputWord, moved: InputWord, change_probability: f64) -> u64 {
     let mut game = SessionSetup { input_mask: owned, ..SessionSetup::new(2, rtt_link(100)) }.start();
-    for site in &mut game.network.sites {
+    for site in &mut game.network.nodes {
         (site.player.mask, site.player.change_probability) = (moved, change_probability);
     }
     sent_in_a_minute(&mut game, 0).bytes

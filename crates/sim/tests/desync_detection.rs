@@ -31,7 +31,7 @@ fn every_site_reports_the_diverged_site_and_first_compared_frame() {
             for link in [rtt_link(100), lossy_link(100, 0.1)] {
                 let mut game = SessionSetup::new(sites, link).start();
                 game.run_until(at(secs(7)));
-                game.network.sites[broken].machine.score[0] ^= 1;
+                game.network.nodes[broken].machine.score[0] ^= 1;
                 let first = next_compared(game.stats(broken).frame.number() + 1);
                 game.run_for(secs(5));
                 for site in 0..sites {
@@ -65,7 +65,7 @@ fn desync_report_names_the_first_differing_frame_for_any_hash_interval() {
                 config.bisect_desyncs = true;
             },
         );
-        game.network.sites[1].diverges_at = Some(diverges_at);
+        game.network.nodes[1].diverges_at = Some(diverges_at);
         game.run_until(at(secs(40)));
         for site in 0..3 {
             assert_eq!(
@@ -81,7 +81,7 @@ fn desync_report_names_the_first_differing_frame_for_any_hash_interval() {
 fn every_hash_mismatch_is_counted_and_the_game_continues() {
     let mut game = SessionSetup::new(3, rtt_link(60)).start();
     game.run_frames(301);
-    game.network.sites[1].machine.score[1] ^= 1 << 20;
+    game.network.nodes[1].machine.score[1] ^= 1 << 20;
     game.run_frames(301 + 10 * HASH_INTERVAL as usize);
     game.run_for(ms(500));
     let compared = u64::from(game.stats(0).frame.number() / HASH_INTERVAL) - 5;
@@ -116,7 +116,7 @@ fn sixteen_bit_frame_wraparound_is_harmless() {
     game.run_frames(66_500);
     game.assert_consistent();
     assert_eq!([divergence_events(&game, 0), divergence_events(&game, 1)], [[], []]);
-    game.network.sites[1].machine.score[0] ^= 1;
+    game.network.nodes[1].machine.score[0] ^= 1;
     let first = next_compared(game.stats(1).frame.number() + 1);
     game.run_for(secs(3));
     assert_eq!(divergence_events(&game, 0), [(1, first)]);
@@ -127,7 +127,7 @@ fn permanent_divergence_is_detected_over_high_latency() {
     for interval in [1, 2, 10] {
         let setup = SessionSetup { input_delay: 14, ..SessionSetup::new(2, rtt_link(300)) };
         let mut game = setup.start_with(|_, config| config.settings.compare_interval = interval);
-        game.network.sites[1].machine.score[0] ^= 1;
+        game.network.nodes[1].machine.score[0] ^= 1;
         game.run_until(at(secs(10)));
         for site in [0, 1] {
             let alarms = divergence_events(&game, site);

@@ -459,7 +459,7 @@ fn forged_relayed_inputs_are_detected() {
         enable_drop_timeout(config);
         config.feed = Some(FeedConfig::new(config.session_id, 7, config.settings.clone()));
     });
-    game.network.sites[2].sabotage = Some(coplay_sim::site::SessionSabotage::ForgeRelay);
+    game.network.nodes[2].sabotage = Some(coplay_sim::site::SessionSabotage::ForgeRelay);
     game.run_until(at(secs(6)));
     let cut_for_a_while = |game: &mut TestSession| {
         game.network.set_cut(0, 1, true);
@@ -539,7 +539,7 @@ fn assert_relays_for_many(recovery: Recovery, prediction_window: u32) {
             config.settings.prediction_window = prediction_window;
         });
     // Sticks that change in every frame.
-    game.network.sites.iter_mut().for_each(|site| site.player.change_probability = 1.0);
+    game.network.nodes.iter_mut().for_each(|site| site.player.change_probability = 1.0);
     game.run_until(at(secs(8)));
     let then = game.now();
     for (one, other) in [0, 1].into_iter().flat_map(|one| (3..8).map(move |other| (one, other))) {
@@ -571,7 +571,7 @@ fn leaver_that_crashes_before_its_inputs_arrive_is_dropped() {
             config.recovery = Recovery::History;
         });
         // The input changes in every frame, so that lost inputs cannot be inferred from the ones that arrive.
-        game.network.sites[leaver].player.change_probability = 1.0;
+        game.network.nodes[leaver].player.change_probability = 1.0;
         game.run_until(at(secs(8)));
         let then = game.now();
         game.set_isolated(leaver, true);

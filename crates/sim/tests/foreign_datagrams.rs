@@ -10,7 +10,8 @@ use coplay::input::MissingRanges;
 use coplay::session::Event;
 use coplay::session::message::{CommandKind, Extra, Hello, ScheduledCommand, SenderIdentity, SessionMessage, Tick};
 use coplay_links::random::Random;
-use coplay_sim::session_network::{CapturedDatagram, SessionNetwork};
+use coplay_sim::network::CapturedDatagram;
+use coplay_sim::session_network::SessionNetwork;
 
 const SITES: usize = 3;
 

@@ -36,9 +36,9 @@ fn as_address_changed(event: &Event) -> Option<(usize, Addr)> {
 #[track_caller]
 fn assert_frozen(game: &TestSession, site: usize, waiting_for: SiteSet, silent: SiteSet) -> Freeze {
     let (reported_at, first) = game.find_event(site, as_frozen).expect("a freeze event");
-    let late = game.network.sites[site].clock.local(reported_at) - first.since - FREEZE_AFTER;
+    let late = game.network.nodes[site].clock.local(reported_at) - first.since - FREEZE_AFTER;
     assert!(late >= ms(0) && late <= ms(150), "site {site} reported the freeze {late} after the threshold");
-    let stuck_since = game.network.sites[site].clock.local(game.last_sample_at[site]);
+    let stuck_since = game.network.nodes[site].clock.local(game.last_sample_at[site]);
     assert_eq!(first.since, stuck_since, "frozen since the newest input was sampled");
     let State::Frozen(freeze) = game.state(site) else { panic!("site {site} is {:?}", game.state(site)) };
     assert_eq!((freeze.waiting_for, freeze.silent_sites), (waiting_for, silent), "site {site}");
@@ -249,7 +249,7 @@ fn no_input_is_lost_with_the_longest_input_delay_and_prediction_window() {
         for sleeper in [0, 1] {
             let setup = SessionSetup { input_delay, ..SessionSetup::new(2, rtt_link(20)) };
             let mut game = setup.start_with(|_, config| config.settings.prediction_window = prediction_window);
-            game.network.sites.iter_mut().for_each(|site| site.player.change_probability = 1.0);
+            game.network.nodes.iter_mut().for_each(|site| site.player.change_probability = 1.0);
             game.run_until(at(secs(8)));
             game.network.pause(sleeper, game.now() + secs(6));
             game.run_for(secs(20));
@@ -269,7 +269,7 @@ fn assert_restarted_site_is_refused(restarted: usize, from_zero: bool) {
     game.run_until(at(secs(8)));
     let then = game.now();
     if from_zero {
-        game.network.sites[restarted].clock = NodeClock { offset: Instant::ZERO - then, skew_ppm: 0.0 };
+        game.network.nodes[restarted].clock = NodeClock { offset: Instant::ZERO - then, skew_ppm: 0.0 };
     }
     game.restart(restarted);
     game.run_for(secs(10));
@@ -348,7 +348,7 @@ fn site_restarted_after_the_silence_timeout_stays_in_the_lobby() {
     game.run_until(at(secs(8)));
     game.network.crash(1);
     game.run_for(secs(5));
-    game.network.sites[1].is_crashed = false;
+    game.network.nodes[1].is_crashed = false;
     game.restart(1);
     game.run_for(secs(5));
     assert!(matches!(game.state(1), State::Lobby { .. }), "{:?}", game.state(1));

@@ -60,7 +60,7 @@ fn constantly_changing_sticks_give_the_same_states() {
     let perfect = SessionSetup { input_delay: 12, input_mask: STICKS, ..SessionSetup::new(2, LinkConfig::perfect()) };
     let states = |link: LinkConfig, policy: Recovery| {
         let mut game = start_with_policies(&SessionSetup { link, ..perfect.clone() }, &[policy]);
-        game.network.sites.iter_mut().for_each(|site| site.player.change_probability = 0.9);
+        game.network.nodes.iter_mut().for_each(|site| site.player.change_probability = 0.9);
         game.run_frames(900);
         game.assert_consistent();
         game.state_hashes.swap_remove(1)[..900].to_vec()
@@ -102,7 +102,7 @@ fn capture_one_minute(
     change_probability: f64,
 ) -> (CapturedTraffic, f64, TestSession) {
     let mut game = start_with_policies(setup, &[policy]);
-    game.network.sites.iter_mut().for_each(|site| site.player.change_probability = change_probability);
+    game.network.nodes.iter_mut().for_each(|site| site.player.change_probability = change_probability);
     game.run_for(secs(5));
     game.network.start_capture(20_000);
     let (since, before) = (game.now(), game.step_times[0].len() + game.step_times[1].len());
@@ -209,7 +209,7 @@ fn lost_answer_is_retransmitted_after_a_round_trip() {
     for change_probability in [1.0 / 8.0, 0.5] {
         let setup = SessionSetup { input_delay: 18, ..SessionSetup::new(2, lossy_link(100, 0.1)) };
         let mut game = start_with_policies(&setup, &[Recovery::History]);
-        game.network.sites.iter_mut().for_each(|site| site.player.change_probability = change_probability);
+        game.network.nodes.iter_mut().for_each(|site| site.player.change_probability = change_probability);
         game.network.start_capture(100_000);
         game.run_for(secs(300));
         game.assert_consistent();

@@ -95,11 +95,11 @@ fn join_frame_is_after_the_last_input_of_a_leaver() {
         game.network.suspend(0, at(JOINS_AT + ms(1_500)));
         game.join(2, |_| {});
         // The coordinator falls behind: its machine is slower than the game.
-        game.network.sites[0].step_cost = ms(20);
+        game.network.nodes[0].step_cost = ms(20);
         game.run_for(ms(after));
         game.leave(1);
         game.run_for(secs(2));
-        game.network.sites[0].step_cost = TimeDelta::ZERO;
+        game.network.nodes[0].step_cost = TimeDelta::ZERO;
         game.run_for(secs(8));
         assert_running_at_full_speed(&game, &format!("site 1 leaves after {after} ms"), [0, 2]);
     }
@@ -211,7 +211,7 @@ fn last_input_of_a_dropped_site_is_repeated_until_it_rejoins() {
             },
         );
         game.set_late_joiners([3]);
-        game.network.sites.iter_mut().for_each(|site| site.player.change_probability = 1.0);
+        game.network.nodes.iter_mut().for_each(|site| site.player.change_probability = 1.0);
         game.run_until(at(JOINS_AT));
         game.crash(2);
         game.run_for(secs(3));
@@ -293,7 +293,7 @@ fn joiner_follows_a_drop_decided_before_its_first_frame() {
         game.run_while(secs(8), |game| !was_join_command_sent(game, 2, ms(0)));
         game.run_for(ms(after));
         let now = game.local_time(0);
-        assert!(game.network.sites[0].session.drop_site(now, site_id(1)), "{case}");
+        assert!(game.network.nodes[0].session.drop_site(now, site_id(1)), "{case}");
         game.network.wake(0);
         game.run_for(secs(6));
         assert_eq!(end_reason(&game, 1), Some(SessionEnd::Dropped), "{case}");
@@ -318,7 +318,7 @@ fn joiner_that_leaves_before_its_first_frame_changes_no_inputs() {
         for (to, millis) in uplink_ms.into_iter().enumerate() {
             game.network.link(2, to).set_config(rtt_link(2 * millis));
         }
-        game.network.sites.iter_mut().for_each(|site| site.player.change_probability = 1.0);
+        game.network.nodes.iter_mut().for_each(|site| site.player.change_probability = 1.0);
         game.run_until(at(JOINS_AT));
         game.crash(2);
         game.run_for(secs(3));
@@ -344,7 +344,7 @@ fn joiner_that_leaves_unaware_of_its_join_changes_no_inputs() {
                 enable_drop_timeout(config);
                 config.settings.absent_input = AbsentInput::Repeat;
             });
-        game.network.sites.iter_mut().for_each(|site| site.player.change_probability = 1.0);
+        game.network.nodes.iter_mut().for_each(|site| site.player.change_probability = 1.0);
         game.run_until(at(JOINS_AT));
         game.crash(2);
         game.run_for(secs(3));
@@ -434,7 +434,7 @@ fn crash_during_join(crashed: usize, after: TimeDelta) -> TestSession {
         config.settings.absent_input = absent;
     });
     game.set_late_joiners([3]);
-    game.network.sites[..3].iter_mut().for_each(|site| site.machine.ballast = ballast());
+    game.network.nodes[..3].iter_mut().for_each(|site| site.machine.ballast = ballast());
     game.run_until(at(JOINS_AT));
     game.join(3, |_| {});
     game.run_for(after);
@@ -488,7 +488,7 @@ fn coordinator_exit_during_rejoin_keeps_the_repeated_input() {
                 config.settings.absent_input = AbsentInput::Repeat;
             },
         );
-        game.network.sites.iter_mut().for_each(|site| site.player.change_probability = 1.0);
+        game.network.nodes.iter_mut().for_each(|site| site.player.change_probability = 1.0);
         game.run_until(at(JOINS_AT));
         game.crash(2);
         game.run_for(secs(3));
@@ -558,7 +558,7 @@ fn player_crash_and_rejoin_at_any_point_of_a_join_is_harmless() {
         };
         let mut game = start_joinable(&setup, 3, |_| {});
         game.set_late_joiners([3]);
-        game.network.sites[..3].iter_mut().for_each(|site| site.machine.ballast = ballast());
+        game.network.nodes[..3].iter_mut().for_each(|site| site.machine.ballast = ballast());
         game.run_until(at(JOINS_AT));
         game.join(3, |_| {});
         game.run_for(ms(after));
@@ -593,7 +593,7 @@ fn snapshot_with_a_wrong_hash_is_refused() {
     for liars in [1, 2] {
         let mut game =
             start_two_of_three(&SessionSetup { prediction_window: 8, ..SessionSetup::new(3, rtt_link(100)) }, |_| {});
-        game.network.sites[..liars].iter_mut().for_each(|site| site.sabotage = Some(SessionSabotage::CorruptSnapshot));
+        game.network.nodes[..liars].iter_mut().for_each(|site| site.sabotage = Some(SessionSabotage::CorruptSnapshot));
         game.run_until(at(JOINS_AT));
         game.join(2, |_| {});
         game.run_for(secs(20));
@@ -649,7 +649,7 @@ fn snapshot_source_that_changes_address_is_followed() {
         let mut game =
             start_joinable(&SessionSetup { prediction_window: 8, ..SessionSetup::new(2, rtt_link(100)) }, 1, |_| {});
         game.set_late_joiners([1]);
-        game.network.sites[0].machine.ballast = ballast();
+        game.network.nodes[0].machine.ballast = ballast();
         game.run_until(at(JOINS_AT));
         game.join(1, |_| {});
         game.run_for(ms(after));
@@ -666,7 +666,7 @@ fn joiner_switches_source_when_its_source_leaves() {
         let mut game =
             start_joinable(&SessionSetup { prediction_window: 8, ..SessionSetup::new(4, rtt_link(100)) }, 3, |_| {});
         game.set_late_joiners([3]);
-        game.network.sites[..3].iter_mut().for_each(|site| site.machine.ballast = ballast());
+        game.network.nodes[..3].iter_mut().for_each(|site| site.machine.ballast = ballast());
         game.run_until(at(JOINS_AT));
         game.join(3, |_| {});
         game.run_for(ms(before));
@@ -685,13 +685,13 @@ fn joiner_switches_source_when_its_source_is_dropped() {
         let mut game =
             start_joinable(&SessionSetup { prediction_window: 8, ..SessionSetup::new(4, rtt_link(100)) }, 3, |_| {});
         game.set_late_joiners([3]);
-        game.network.sites[..3].iter_mut().for_each(|site| site.machine.ballast = ballast());
+        game.network.nodes[..3].iter_mut().for_each(|site| site.machine.ballast = ballast());
         game.run_until(at(JOINS_AT));
         // Site 1 is the first source.
         game.join(3, |config| config.peers.rotate_left(1));
         game.run_for(ms(before));
         let now = game.local_time(0);
-        assert!(game.network.sites[0].session.drop_site(now, site_id(1)));
+        assert!(game.network.nodes[0].session.drop_site(now, site_id(1)));
         game.network.wake(0);
         game.run_for(secs(4));
         assert_eq!(end_reason(&game, 1), Some(SessionEnd::Dropped));
@@ -858,11 +858,11 @@ fn joiner_keeps_the_game_that_all_players_leave() {
         game.network.start_capture(2_000);
         game.join(players, |_| {});
         game.run_while(secs(8), |game| !has_received_join_command(game, players));
-        game.network.sites[players].step_cost = ms(60);
+        game.network.nodes[players].step_cost = ms(60);
         game.run_for(ms(after));
         (0..players).for_each(|player| game.leave(player));
         game.run_for(ms(300));
-        game.network.sites[players].step_cost = ms(1);
+        game.network.nodes[players].step_cost = ms(1);
         game.run_for(secs(20));
         assert_running_at_full_speed(&game, &case, [players]);
     }

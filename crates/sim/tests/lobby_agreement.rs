@@ -344,7 +344,7 @@ fn assert_restarts_in_the_lobby(new_clock: impl Fn(Instant) -> Option<NodeClock>
         game.set_isolated(2, true);
         game.run_for(secs(20));
         if let Some(clock) = new_clock(game.now()) {
-            game.network.sites[restarted].clock = clock;
+            game.network.nodes[restarted].clock = clock;
         }
         game.restart(restarted);
         game.run_for(secs(5));

@@ -383,7 +383,7 @@ fn leaver_that_withholds_its_last_inputs_is_evicted() {
     let mut game = SessionSetup::new(3, rtt_link(60)).start_with(|_, config| config.stall_limit = Some(secs(1)));
     game.network.start_capture(2_000);
     game.run_until(at(secs(5)));
-    let last = game.network.sites[2].session.stats().frame + 100;
+    let last = game.network.nodes[2].session.stats().frame + 100;
     game.crash(2);
     for _ in 0..100 {
         send_forged_extra(&mut game, 2, 0..3, &Extra::Leave(last));
@@ -394,7 +394,7 @@ fn leaver_that_withholds_its_last_inputs_is_evicted() {
 
 /// Checks that all sites but one played at full speed in the last second.
 fn assert_all_play_but(game: &TestSession, liar: usize) {
-    for site in (0..game.network.sites.len()).filter(|site| *site != liar) {
+    for site in (0..game.network.nodes.len()).filter(|site| *site != liar) {
         let fps = game.fps(site, game.now() - secs(1), game.now());
         assert!(fps > 58.0, "site {site} plays at {fps:.1} fps, {:?}", game.state(site));
     }

@@ -29,13 +29,13 @@ fn record_confirmed(session: &mut Session, writer: &mut MovieWriter, file: &mut 
 fn play_and_record() -> (TestSession, Vec<Vec<u8>>) {
     let mut game =
         SessionSetup { input_delay: 2, prediction_window: 8, ..SessionSetup::new(2, lossy_link(140, 0.1)) }.start();
-    let settings = game.network.sites[0].session.settings().clone();
+    let settings = game.network.nodes[0].session.settings().clone();
     let mut writers: Vec<MovieWriter> =
         (0..2).map(|_| MovieWriter::new(&settings, MovieStartPoint::PowerOn).expect("valid settings")).collect();
     let mut files = vec![Vec::new(); 2];
     while game.now() < at(secs(40)) {
         game.run_for(ms(200));
-        for ((site, writer), file) in game.network.sites.iter_mut().zip(&mut writers).zip(&mut files) {
+        for ((site, writer), file) in game.network.nodes.iter_mut().zip(&mut writers).zip(&mut files) {
             record_confirmed(&mut site.session, writer, file);
         }
     }

@@ -77,7 +77,7 @@ fn final_records_behind_a_partition(seed: u64, then: Option<PeerWorldFault>) -> 
     let mut faults = vec![
         (at(4_000), PeerWorldFault::Split(2)),
         (at(7_000), PeerWorldFault::Leave(0)),
-        (at(8_000), PeerWorldFault::Heal),
+        (at(8_000), PeerWorldFault::HealAll),
     ];
     faults.splice(2..2, then.map(|fault| (at(7_500), fault)));
     let plan = PeerWorldSitePlan { clock: NodeClock::TRUE, sending: UpdatePolicy::fixed(25), ninjas: 3 };

@@ -22,7 +22,7 @@ fn rollback_setup(sites: usize, link: LinkConfig, prediction_window: u32) -> Ses
 }
 
 fn set_change_probability(game: &mut TestSession, change_probability: f64) {
-    game.network.sites.iter_mut().for_each(|site| site.player.change_probability = change_probability);
+    game.network.nodes.iter_mut().for_each(|site| site.player.change_probability = change_probability);
 }
 
 fn count_by_site(game: &TestSession, kind: ActionKind) -> Vec<usize> {
@@ -102,7 +102,7 @@ fn mispredictions_of_several_players_share_one_rollback() {
         for step_cost in [0, 300] {
             let link = LinkConfig { jitter: Jitter::Uniform(ms(15)), ..rtt_link(150) };
             let mut game = rollback_setup(sites, link, 12).start();
-            game.network.sites.iter_mut().for_each(|site| site.step_cost = TimeDelta::from_micros(step_cost));
+            game.network.nodes.iter_mut().for_each(|site| site.step_cost = TimeDelta::from_micros(step_cost));
             game.run_until(at(secs(20)));
             game.assert_consistent();
             for (site, actions) in game.actions.iter().enumerate() {
@@ -123,7 +123,7 @@ fn mispredictions_of_several_players_share_one_rollback() {
 #[test]
 fn rollback_that_fits_between_frames_delays_no_frame() {
     let mut game = SessionSetup { input_delay: 6, ..rollback_setup(2, rtt_link(310), 8) }.start();
-    game.network.sites.iter_mut().for_each(|site| site.step_cost = TimeDelta::from_micros(1_500));
+    game.network.nodes.iter_mut().for_each(|site| site.step_cost = TimeDelta::from_micros(1_500));
     game.run_until(at(secs(20)));
     game.assert_consistent();
     for actions in &game.actions {
@@ -433,11 +433,11 @@ fn start_with_equal_inputs(setup: &SessionSetup, disturbance: Disturbance) -> Te
         // Without an initial prediction window, auto-tuning opens one.
         config.settings.auto_tune = setup.prediction_window == 0;
     });
-    game.network.sites.iter_mut().for_each(|site| site.player = RandomPlayer::new(setup.seed, 1));
+    game.network.nodes.iter_mut().for_each(|site| site.player = RandomPlayer::new(setup.seed, 1));
     if let Disturbance::LateStart(late) = disturbance {
         game.run_while(secs(10), |game| !matches!(game.state(late), State::Starting { .. }));
         let State::Starting { at } = game.state(late) else { unreachable!("it is about to start") };
-        let begin = game.network.sites[late].clock.true_time(at);
+        let begin = game.network.nodes[late].clock.true_time(at);
         game.network.pause(late, begin + HALF_FRAME);
     }
     game.run_until(at(secs(10)));
@@ -505,7 +505,7 @@ fn input_arriving_during_its_frame_step_is_not_missed() {
     for pacing in [Pacing::Even, Pacing::Zhao, Pacing::ZhaoUnsynchronised] {
         let setup = SessionSetup { input_delay: 1, ..rollback_setup(2, rtt_link(36), 8) };
         let mut game = setup.start_with(|_, config| config.pacing = pacing);
-        game.network.sites.iter_mut().for_each(|site| site.step_cost = ms(4));
+        game.network.nodes.iter_mut().for_each(|site| site.step_cost = ms(4));
         game.run_until(at(secs(20)));
         game.assert_consistent();
         for actions in &game.actions {

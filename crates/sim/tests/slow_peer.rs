@@ -42,12 +42,12 @@ fn recent_fps(game: &TestSession, site: usize) -> f64 {
 
 /// Makes each step of this site take 30 ms, which is longer than a frame.
 fn slow_down(game: &mut TestSession, site: usize) {
-    game.network.sites[site].step_cost = ms(30);
+    game.network.nodes[site].step_cost = ms(30);
 }
 
 /// Sets the conditions of all links of a site, in both directions.
 fn set_links_of(game: &mut TestSession, site: usize, link: &LinkConfig) {
-    for other in (0..game.network.sites.len()).filter(|other| *other != site) {
+    for other in (0..game.network.nodes.len()).filter(|other| *other != site) {
         game.network.link(site, other).set_config(link.clone());
         game.network.link(other, site).set_config(link.clone());
     }
@@ -168,10 +168,10 @@ fn coordinator_can_drop_any_site_on_request() {
         let mut game = start_with_stall_limit(&SessionSetup::new(sites, lossy_link(100, 0.05)), None);
         game.run_until(at(secs(5)));
         let now = game.local_time(1);
-        assert!(!game.network.sites[1].session.drop_site(now, site_id(0)), "only the coordinator may drop a site");
+        assert!(!game.network.nodes[1].session.drop_site(now, site_id(0)), "only the coordinator may drop a site");
         let now = game.local_time(0);
-        assert!(!game.network.sites[0].session.drop_site(now, site_id(0)), "the coordinator cannot drop itself");
-        assert!(game.network.sites[0].session.drop_site(now, site_id(sites - 1)));
+        assert!(!game.network.nodes[0].session.drop_site(now, site_id(0)), "the coordinator cannot drop itself");
+        assert!(game.network.nodes[0].session.drop_site(now, site_id(sites - 1)));
         game.network.wake(0);
         game.run_for(secs(3));
         let frame = drop_frame(&game, 0, sites - 1);
@@ -190,10 +190,10 @@ fn coordinator_can_drop_any_site_on_request() {
 fn leave_concurrent_with_a_drop_is_resolved_equally_everywhere() {
     for after in (0..=160).step_by(8) {
         let mut game = start_with_stall_limit(&SessionSetup::new(3, rtt_link(60)), None);
-        game.network.sites.iter_mut().for_each(|site| site.player.change_probability = 1.0);
+        game.network.nodes.iter_mut().for_each(|site| site.player.change_probability = 1.0);
         game.run_until(at(secs(5)));
         let now = game.local_time(0);
-        assert!(game.network.sites[0].session.drop_site(now, site_id(2)));
+        assert!(game.network.nodes[0].session.drop_site(now, site_id(2)));
         game.network.wake(0);
         game.run_for(ms(after));
         game.leave(2);
@@ -227,12 +227,12 @@ fn dead_holder_of_a_dropped_sites_last_inputs_is_dropped_too() {
     let (holder, gone) = (2, 3);
     let mut game = start_with_stall_limit(&SessionSetup::new(4, rtt_link(30)), Some(STALL_LIMIT));
     game.run_until(at(secs(8)));
-    game.network.sites[holder].step_cost = ms(250);
+    game.network.nodes[holder].step_cost = ms(250);
     game.run_for(ms(300));
     (0..holder).for_each(|site| game.network.set_cut(site, gone, true));
     game.run_for(ms(50));
     let now = game.local_time(0);
-    game.network.sites[0].session.drop_site(now, site_id(gone));
+    game.network.nodes[0].session.drop_site(now, site_id(gone));
     game.network.wake(0);
     game.run_while(secs(3), |game| drop_frame(game, 0, gone).is_none());
     assert_eq!(drop_frame(&game, 0, holder), None);

@@ -131,7 +131,7 @@ impl NearbyCounts {
 /// Returns the other sites' avatars that were near the avatars of `node` at a tick.
 fn nearby_avatars(network: &PeerWorldNetwork, node: usize, tick: u32) -> Vec<EntityId> {
     let own = avatar_regions(network, node, tick);
-    let others = (0..network.places()).filter(|other| *other != node);
+    let others = (0..network.nodes.len()).filter(|other| *other != node);
     let all = others.flat_map(|other| avatar_regions(network, other, tick));
     let is_near = |(_, region): &(EntityId, WorldRegion)| own.iter().any(|(_, own)| own.is_near(*region));
     all.filter(is_near).map(|(entity, _)| entity).collect()
@@ -197,7 +197,7 @@ fn table(worlds: &[RegionWorld]) -> DataTable {
     );
     for world in worlds {
         table.add_row([
-            integer(world.sites as i64),
+            integer(world.nodes as i64),
             integer(world.avatars() as i64),
             number(world.mean_near, 1),
             number(world.shown_share * 100.0, 2),

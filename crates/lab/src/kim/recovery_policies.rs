@@ -89,7 +89,7 @@ impl InputDelays {
 
 /// Returns the first frame for which site `at` lacks the input of site `of`.
 fn first_unknown_frame(network: &SessionNetwork, at: usize, of: usize) -> i64 {
-    let site = &network.sites[at];
+    let site = &network.nodes[at];
     let other = SiteId::first(2).nth(of).expect("there are two sites");
     let ahead =
         site.session.peer_stats(site.clock.local(network.now()), other).map_or(0, |stats| stats.buffered_frames);
@@ -141,7 +141,7 @@ fn measure(seed: u64, seconds: i64, (input, policy, rtt_ms, loss): (usize, usize
 /// Returns the frames, packets and bytes that both sites together have stepped and sent so far.
 fn traffic(network: &SessionNetwork) -> [f64; 3] {
     let of = |number: usize| {
-        let site = &network.sites[number];
+        let site = &network.nodes[number];
         let other = SiteId::first(2).nth(1 - number).expect("there are two sites");
         let peer = site.session.peer_stats(site.clock.local(network.now()), other).unwrap_or_default();
         [f64::from(site.session.stats().frame.number()), peer.packets_out as f64, peer.bytes_out as f64]

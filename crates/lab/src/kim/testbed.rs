@@ -91,7 +91,7 @@ impl Testbed {
     pub fn run(&self) -> TestbedTrace {
         let mut network = self.game.build_network();
         if let Some(skew_ppm) = self.skew_ppm {
-            network.sites[1].clock.skew_ppm = skew_ppm;
+            network.nodes[1].clock.skew_ppm = skew_ppm;
         }
         let mut recorder = TraceRecorder {
             started_at: None,
@@ -154,7 +154,7 @@ impl TraceRecorder {
         network.start_capture(MAX_CAPTURED_PACKETS);
         self.started_at = Some(network.now());
         self.trace = TestbedTrace::default();
-        let stats = [0, 1].map(|site| network.sites[site].session.stats());
+        let stats = [0, 1].map(|site| network.nodes[site].session.stats());
         self.trace.frames = stats.map(|stats| stats.frame.number());
         self.trace.stalled_frames = stats.iter().map(|stats| stats.stalls).sum();
         self.stalled_before = stats.iter().fold(TimeDelta::ZERO, |sum, stats| sum + stats.stall_time);
@@ -173,7 +173,7 @@ impl TraceRecorder {
     fn sample(&mut self, network: &SessionNetwork) {
         let at_s = self.seconds(network.now());
         for number in 0..2 {
-            let site = &network.sites[number];
+            let site = &network.nodes[number];
             let other = SiteId::first(2).nth(1 - number).expect("there are two sites");
             let stats = site.session.peer_stats(site.clock.local(network.now()), other);
             self.trace.buffers[number].extend(stats.map(|stats| (at_s, stats.buffered_frames as f64)));
@@ -191,7 +191,7 @@ impl TraceRecorder {
     }
 
     fn finish(mut self, network: &SessionNetwork) -> TestbedTrace {
-        let stats = [0, 1].map(|site| network.sites[site].session.stats());
+        let stats = [0, 1].map(|site| network.nodes[site].session.stats());
         let trace = &mut self.trace;
         trace.seconds = self.started_at.map_or(0.0, |started| (network.now() - started).as_secs_f64());
         trace.frames = [0, 1].map(|site| stats[site].frame.number() - trace.frames[site]);

@@ -124,7 +124,7 @@ impl MotionWalk {
         // A button press does not coincide with the start of a frame.
         let phase = Random::stream(self.seed, "phase").unit();
         let start = Instant::ZERO + WARM_UP + FRAME_PERIOD.scale(phase);
-        network.run(start, |_, _| ());
+        network.run(start, &mut ());
         let mut trace = WalkTrace { min_timer_speed: 1.0, max_timer_speed: 1.0, ..WalkTrace::default() };
         let (mut next, mut last_command) = (start, start);
         let mut past: Vec<[Option<ObjectMoment<MilliVec2>>; 3]> = Vec::new();
@@ -135,7 +135,7 @@ impl MotionWalk {
                 trace.commands += 1;
             }
             let until = network.now() + SAMPLE_INTERVAL;
-            network.run(until.min(next.max(network.now())), |_, _| ());
+            network.run(until.min(next.max(network.now())), &mut ());
             let moments = [PLAYER_A, MotionEndpoint::Server, PLAYER_B].map(|end| network.object_moment(end, AVATAR));
             trace.samples.push(timer_sample(
                 &moments,

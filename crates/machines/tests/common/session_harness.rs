@@ -220,7 +220,7 @@ pub fn run_until_checked(
     while checker.next_frame < frames && checker.first_mismatch.is_none() && network.now() < deadline {
         let until = network.now() + TimeDelta::from_secs(1);
         network.run_until(until);
-        checker.check_confirmed(&mut network.programs.iter_mut().collect::<Vec<_>>());
+        checker.check_confirmed(&mut network.nodes.iter_mut().map(|site| &mut site.node).collect::<Vec<_>>());
         on_progress(checker.next_frame);
     }
 }

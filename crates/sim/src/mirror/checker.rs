@@ -20,6 +20,7 @@ use super::scenario::{MirrorFault, MirrorScenario};
 use super::{IssuedEvent, MirrorNetwork, MirrorObservation, MirrorServer, SourceState};
 use crate::scenario_result::ScenarioResult;
 use crate::toy_machine::mix_hash;
+use crate::violations::Violations;
 
 /// Largest allowed memory of a mirror in bytes, excluding the game.
 const MAX_MEMORY: usize = 8 << 20;
@@ -27,8 +28,6 @@ const MAX_MEMORY: usize = 8 << 20;
 const CLOCKS_KNOWN_FROM: GroupInstant = GroupInstant::from_nanos(2_500_000_000);
 /// Largest allowed difference between two servers' group times, without jitter.
 const MAX_CLOCK_ERROR: TimeDelta = TimeDelta::from_millis(10);
-/// Largest number of violations reported per property.
-const MAX_REPORTS_PER_PROPERTY: usize = 3;
 
 /// Observations of one scenario, and the violations found in them.
 pub(super) struct MirrorChecker {
@@ -48,7 +47,7 @@ pub(super) struct MirrorChecker {
     installed_count: u64,
     /// Addition to [`MAX_CLOCK_ERROR`] for the jitter of the scenario.
     jitter_allowance: TimeDelta,
-    violations: Vec<String>,
+    violations: Violations,
     trace_hash: u64,
 }
 
@@ -66,15 +65,8 @@ impl MirrorChecker {
             delivered_count: 0,
             dropped_count: 0,
             installed_count: 0,
-            violations: Vec::new(),
+            violations: Violations::default(),
             trace_hash: scenario.seed,
-        }
-    }
-
-    fn report_violation(&mut self, property: &str, description: impl FnOnce() -> String) {
-        let reported = self.violations.iter().filter(|reported| reported.starts_with(property)).count();
-        if reported < MAX_REPORTS_PER_PROPERTY {
-            self.violations.push(format!("{property}: {}", description()));
         }
     }
 
@@ -94,9 +86,8 @@ impl MirrorChecker {
                 self.delivered_count += 1;
                 self.trace_hash = mix_hash(self.trace_hash, mix_hash(node as u64, u64::from(source.0) << 32 | seq));
                 if !is_in_order {
-                    self.report_violation("order", || {
-                        format!("node {node} applies {source} {seq} out of order or twice")
-                    });
+                    self.violations
+                        .report("order", || format!("node {node} applies {source} {seq} out of order or twice"));
                 }
                 if self.order == DeliveryOrder::Total {
                     self.check_total_order(node, (at, source, seq), is_late);
@@ -110,7 +101,7 @@ impl MirrorChecker {
                 self.given_up_count += 1;
                 *self.reported_give_ups.entry(node).or_default() += 1;
                 if !self.nodes_that_may_give_up.contains(&node) {
-                    self.report_violation("abandoned", || format!("node {node} abandons {source} {seq}"));
+                    self.violations.report("abandoned", || format!("node {node} abandons {source} {seq}"));
                 }
             }
             MirrorObservation::EngineEvent(_) => {}
@@ -122,12 +113,12 @@ impl MirrorChecker {
     fn check_total_order(&mut self, node: usize, position: (GroupInstant, SourceId, u64), is_late: bool) {
         let reached = self.delivered_up_to.get(&node).copied();
         if is_late != reached.is_some_and(|reached| position < reached) {
-            self.report_violation("total order", || {
+            self.violations.report("total order", || {
                 format!("node {node} applies {position:?} after {reached:?}, marked as out of order: {is_late}")
             });
         }
         if is_late && self.is_fault_free && position.0 > CLOCKS_KNOWN_FROM {
-            self.report_violation("total order", || {
+            self.violations.report("total order", || {
                 format!("node {node} applies {position:?} out of order, though the scenario has no fault")
             });
         }
@@ -138,7 +129,7 @@ impl MirrorChecker {
         for node in network.active_nodes() {
             let memory = network.server(node).map_or(0, |server| server.mirror.memory());
             if memory > MAX_MEMORY {
-                self.report_violation("memory", || format!("node {node} uses {memory} bytes"));
+                self.violations.report("memory", || format!("node {node} uses {memory} bytes"));
             }
         }
     }
@@ -169,7 +160,7 @@ impl MirrorChecker {
         let known: Vec<GroupInstant> = times.iter().copied().flatten().collect();
         let apart = known.iter().max().zip(known.iter().min()).map_or(TimeDelta::ZERO, |(last, first)| *last - *first);
         if known.len() < times.len() || apart > MAX_CLOCK_ERROR + self.jitter_allowance {
-            self.report_violation("time", || format!("group times are {apart:?} apart, or unknown: {times:?}"));
+            self.violations.report("time", || format!("group times are {apart:?} apart, or unknown: {times:?}"));
         }
     }
 
@@ -178,9 +169,8 @@ impl MirrorChecker {
         let abandoned = network.server(node).map_or(0, |server| server.mirror.stats().abandoned);
         let reported = self.reported_give_ups.get(&node).copied().unwrap_or(0);
         if abandoned != reported {
-            self.report_violation("reports", || {
-                format!("node {node} abandoned {abandoned} events and reported {reported}")
-            });
+            self.violations
+                .report("reports", || format!("node {node} abandoned {abandoned} events and reported {reported}"));
         }
     }
 
@@ -190,7 +180,7 @@ impl MirrorChecker {
         let settled = server.mirror.settled(source) as usize;
         let runs = network.is_running(source);
         if runs && settled != journal.len() {
-            self.report_violation("completeness", || {
+            self.violations.report("completeness", || {
                 format!("node {node} has {settled} of {} events of {source}", journal.len())
             });
             return;
@@ -207,7 +197,7 @@ impl MirrorChecker {
             fold_events(journal, |seq, issued| is_applied(part, seq, issued))
         };
         if expected.hash() != part.hash() {
-            self.report_violation("state", || format!("node {node} has a wrong state of {source}"));
+            self.violations.report("state", || format!("node {node} has a wrong state of {source}"));
         }
     }
 
@@ -233,7 +223,8 @@ impl MirrorChecker {
     fn check_drops(&mut self, server: &MirrorServer, node: usize, source: SourceId, journal: &[IssuedEvent]) {
         for seq in 1..=journal.len() as u64 {
             if server.mirror.is_dropped(source, seq) && !is_obsolete(journal, seq) {
-                self.report_violation("drops", || format!("node {node} dropped {source} {seq}, which is not obsolete"));
+                self.violations
+                    .report("drops", || format!("node {node} dropped {source} {seq}, which is not obsolete"));
             }
         }
     }
@@ -248,7 +239,7 @@ impl MirrorChecker {
         let hashes: Vec<_> =
             network.active_nodes().iter().filter(|node| self.must_have_all_events(**node)).map(hash).collect();
         if hashes.windows(2).any(|pair| pair[0] != pair[1]) {
-            self.report_violation("agreement", || format!("states of {source}, which is gone, differ: {hashes:x?}"));
+            self.violations.report("agreement", || format!("states of {source}, which is gone, differ: {hashes:x?}"));
         }
     }
 
@@ -257,7 +248,7 @@ impl MirrorChecker {
         let count =
             |kind: fn(&MirrorFault) -> bool| scenario.faults.iter().filter(|(_, fault)| kind(fault)).count() as u64;
         ScenarioResult {
-            violations: self.violations,
+            violations: self.violations.into_vec(),
             frames: self.delivered_count,
             activity_count: self.dropped_count,
             recorded: self.installed_count,

@@ -5,9 +5,7 @@ use coplay_links::link::{LinkConfig, Loss};
 
 use super::MirrorNetwork;
 use super::checker::MirrorChecker;
-use super::scenario::{
-    FAULTS_END_MS, ISSUING_BEGIN, LAST_ISSUER_TIME, MirrorFault, MirrorScenario, RECOVERY_TIME, pairs,
-};
+use super::scenario::{FAULTS_END_MS, ISSUING_BEGIN, LAST_ISSUER_TIME, MirrorFault, MirrorScenario, RECOVERY_TIME};
 use crate::scenario_result::ScenarioResult;
 
 impl MirrorScenario {
@@ -22,7 +20,7 @@ impl MirrorScenario {
         for (at, fault) in &self.faults {
             network.run_until(*at, |node, observation| checker.on_observation(node, observation));
             checker.check_all_drops(&network);
-            self.apply_fault(&mut network, *fault, &mut checker);
+            Self::apply_fault(&mut network, fault, &mut checker);
         }
         let calm = Instant::ZERO + TimeDelta::from_millis(FAULTS_END_MS);
         network.run_until(calm, |node, observation| checker.on_observation(node, observation));
@@ -36,39 +34,28 @@ impl MirrorScenario {
         checker.into_result(self, &network)
     }
 
-    fn apply_fault(&self, network: &mut MirrorNetwork, fault: MirrorFault, checker: &mut MirrorChecker) {
-        let servers = self.server_plans.len();
-        match fault {
-            MirrorFault::Enter(node) if network.server(node).is_none() => {
+    fn apply_fault(network: &mut MirrorNetwork, fault: &MirrorFault, checker: &mut MirrorChecker) {
+        match *fault {
+            MirrorFault::Start(node) if network.server(node).is_none() => {
                 checker.on_start(node);
                 network.start_server(node);
                 network.start_issuing(node);
             }
-            MirrorFault::Enter(_) => {}
             MirrorFault::Crash(node) => {
                 checker.on_stop(network, node);
-                network.crash(node);
+                network.stop(node);
             }
             MirrorFault::Leave(node) => {
                 checker.on_stop(network, node);
                 network.leave(node);
             }
-            MirrorFault::Split(first) => {
-                for (from, to) in pairs(servers).filter(|(from, to)| (*from < first) != (*to < first)) {
-                    network.link_mut(from, to).set_cut(true);
-                }
-            }
-            MirrorFault::Heal => pairs(servers).for_each(|(from, to)| network.link_mut(from, to).set_cut(false)),
+            _ => _ = network.apply(fault, &mut |_, _| ()),
         }
     }
 
     /// Ends loss, duplicates, cuts and all issuing except that of the last issuer.
     fn end_impairments(&self, network: &mut MirrorNetwork) {
-        let calm = LinkConfig { loss: Loss::None, duplicate: 0.0, ..self.link.clone() };
-        for (from, to) in pairs(self.server_plans.len()) {
-            network.link_mut(from, to).set_cut(false);
-            network.link_mut(from, to).set_config(calm.clone());
-        }
+        network.end_impairments(|link| LinkConfig { loss: Loss::None, duplicate: 0.0, ..link });
         (0..self.server_plans.len())
             .filter(|node| Some(*node) != self.last_issuer)
             .for_each(|node| network.stop_issuing(node));

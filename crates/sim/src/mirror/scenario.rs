@@ -6,6 +6,7 @@
 //! jitter, reordering and clock skew last to the end. The final checks are at 14 s.
 
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::fmt;
 
 use coplay::mirror::{DEFAULT_GIT, DeliveryOrder, DropCurve, DropPolicy, GtdMeasure, MirrorConfig, SourceId};
@@ -13,6 +14,7 @@ use coplay::time::{Instant, TimeDelta};
 
 use super::{EventScript, MirrorSabotage, MirrorServerPlan};
 use crate::clock::NodeClock;
+use crate::network::Fault;
 use coplay_links::link::{Delay, Jitter, LinkConfig, Loss};
 use coplay_links::random::Random;
 
@@ -69,20 +71,8 @@ pub struct MirrorScenario {
     pub sabotage: Option<MirrorSabotage>,
 }
 
-/// A fault among the servers, or the end of one. Nodes are given by index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MirrorFault {
-    /// Starts a server at a node, unless one runs there.
-    Enter(usize),
-    /// Stops the server at a node without a leave message.
-    Crash(usize),
-    /// Stops the server at a node with a leave message.
-    Leave(usize),
-    /// Cuts all links between the nodes with an index below this number and all other nodes.
-    Split(usize),
-    /// Restores all links.
-    Heal,
-}
+/// A fault among the servers, or the end of one.
+pub type MirrorFault = Fault<Infallible>;
 
 impl MirrorScenario {
     /// Draws the scenario of a seed. The stream names and the order of the draws are part of the seed.
@@ -98,7 +88,7 @@ impl MirrorScenario {
         let last_issuer = extra_random.chance(0.3).then(|| extra_random.below(servers as u64) as usize);
         let server_plans = (0..servers)
             .map(|_| MirrorServerPlan {
-                clock: draw_clock(&mut random),
+                clock: NodeClock::draw(&mut random),
                 config: MirrorConfig { policy: if mixed { draw_policy(&mut random) } else { policy }, ..base.clone() },
                 work: TimeDelta::from_micros(if busy { random.range(100..=2_000) } else { 0 }),
                 script: draw_script(&mut random, servers),
@@ -119,7 +109,7 @@ impl MirrorScenario {
             Instant::ZERO + TimeDelta::from_millis(random.range(FAULTS_BEGIN_MS..=FAULTS_END_MS - 2_500))
         };
         for node in servers - self.late_joiners..servers {
-            self.faults.push((at(random), MirrorFault::Enter(node)));
+            self.faults.push((at(random), MirrorFault::Start(node)));
         }
         // One server stays, so that there is a game to rejoin.
         let staying = random.below((servers - self.late_joiners) as u64) as usize;
@@ -133,13 +123,13 @@ impl MirrorScenario {
                 continue;
             }
             if random.chance(0.6) {
-                self.faults.push((when + TimeDelta::from_millis(random.range(50..=2_400)), MirrorFault::Enter(node)));
+                self.faults.push((when + TimeDelta::from_millis(random.range(50..=2_400)), MirrorFault::Start(node)));
             }
         }
         if random.chance(0.4) {
             let when = at(random);
             self.faults.push((when, MirrorFault::Split(random.range(1..=servers as i64 - 1) as usize)));
-            self.faults.push((when + TimeDelta::from_millis(random.range(200..=2_400)), MirrorFault::Heal));
+            self.faults.push((when + TimeDelta::from_millis(random.range(200..=2_400)), MirrorFault::HealAll));
         }
         self.faults.sort_by_key(|(at, _)| *at);
     }
@@ -173,7 +163,7 @@ impl MirrorScenario {
     pub fn features(&self) -> Vec<bool> {
         let has = |kind: fn(&MirrorFault) -> bool| self.faults.iter().any(|(_, fault)| kind(fault));
         let is = |kind: fn(&DropPolicy) -> bool| self.server_plans.iter().any(|plan| kind(&plan.config.policy));
-        let entered = self.faults.iter().filter(|(_, fault)| matches!(fault, MirrorFault::Enter(_))).count();
+        let entered = self.faults.iter().filter(|(_, fault)| matches!(fault, MirrorFault::Start(_))).count();
         vec![
             matches!(self.link.loss, Loss::Independent(_)),
             matches!(self.link.loss, Loss::Bursty { .. }),
@@ -196,11 +186,6 @@ impl MirrorScenario {
             is(|policy| matches!(policy, DropPolicy::Adaptive { .. })),
         ]
     }
-}
-
-/// Returns all pairs of different nodes.
-pub(super) fn pairs(servers: usize) -> impl Iterator<Item = (usize, usize)> {
-    (0..servers * servers).map(move |at| (at / servers, at % servers)).filter(|(from, to)| from != to)
 }
 
 fn draw_config(random: &mut Random) -> MirrorConfig {
@@ -228,11 +213,6 @@ fn draw_policy(random: &mut Random) -> DropPolicy {
         6 => DropPolicy::TwoCurve { obsolete: curve, others: DropCurve::LAST_RESORT },
         _ => DropPolicy::Adaptive { threshold },
     }
-}
-
-fn draw_clock(random: &mut Random) -> NodeClock {
-    let skew_ppm = if random.chance(0.6) { random.range(-100..=100) as f64 } else { 0.0 };
-    NodeClock { offset: TimeDelta::from_millis(random.range(-100_000_000..=100_000_000)), skew_ppm }
 }
 
 fn draw_script(random: &mut Random, servers: usize) -> EventScript {

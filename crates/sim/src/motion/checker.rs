@@ -22,6 +22,7 @@ use super::scenario::MotionFault;
 use super::{ChangeCause, LINEAR_MOTION, MotionEndpoint, MotionNetwork, MotionScenario};
 use crate::scenario_result::ScenarioResult;
 use crate::toy_machine::mix_hash;
+use crate::violations::Violations;
 
 /// Largest allowed difference between a client's and the server's timer with [`SyncMethod::Clocks`].
 const MAX_TIMER_ERROR: TimeDelta = TimeDelta::from_millis(10);
@@ -29,8 +30,6 @@ const MAX_TIMER_ERROR: TimeDelta = TimeDelta::from_millis(10);
 const MAX_MEMORY: usize = 1 << 20;
 /// Tolerance for the rounding of timers between two samples.
 const ROUNDING_TOLERANCE: TimeDelta = TimeDelta::from_micros(2);
-/// Largest number of violations reported per property.
-const MAX_REPORTS_PER_PROPERTY: usize = 3;
 
 /// Last command of an object, or a decision of the server about it.
 #[derive(Clone, Copy, Debug)]
@@ -89,7 +88,7 @@ pub(super) struct MotionChecker {
     /// Discrepancy of each client and object in the averaging window before the measurement: area D, time and distance
     /// of the last sample.
     discrepancies: BTreeMap<(usize, ObjectId), (f64, Instant, f64)>,
-    violations: Vec<String>,
+    violations: Violations,
     frames: u64,
     commands: u64,
     trace_hash: u64,
@@ -117,17 +116,10 @@ impl MotionChecker {
             ever_removed: BTreeSet::new(),
             measurement_time: scenario.measurement_time(),
             discrepancies: BTreeMap::new(),
-            violations: Vec::new(),
+            violations: Violations::default(),
             frames: 0,
             commands: 0,
             trace_hash: scenario.seed,
-        }
-    }
-
-    fn report_violation(&mut self, property: &str, description: impl FnOnce() -> String) {
-        let reported = self.violations.iter().filter(|violation| violation.starts_with(property)).count();
-        if reported < MAX_REPORTS_PER_PROPERTY {
-            self.violations.push(format!("{property}: {}", description()));
         }
     }
 
@@ -273,7 +265,7 @@ impl MotionChecker {
         let decided = self.server_decisions.get(&(object, moment.number.epoch));
         let is_of_previous_owner = self.transfer_epochs.get(&object).is_some_and(|epoch| moment.number.epoch < *epoch);
         if !is_of_previous_owner && !decided.is_some_and(|vectors| vectors.contains(&vector)) {
-            self.report_violation("ownership", || format!("client {seat}: undecided {vector:?} overruled {object:?}"));
+            self.violations.report("ownership", || format!("client {seat}: undecided {vector:?} overruled {object:?}"));
         }
         if self.owner(object) == end {
             // Later commands are not combined with the decision.
@@ -286,7 +278,7 @@ impl MotionChecker {
     /// client subscribes to it.
     fn on_gone(&mut self, network: &mut MotionNetwork, seat: usize, object: ObjectId) {
         if !self.ever_removed.contains(&object) {
-            self.report_violation("existence", || {
+            self.violations.report("existence", || {
                 format!("client {seat} was notified of a removal of {object:?} that never happened")
             });
         }
@@ -320,7 +312,7 @@ impl MotionChecker {
             }
         };
         if memory > MAX_MEMORY {
-            self.report_violation("memory", || format!("{end:?} uses {memory} bytes"));
+            self.violations.report("memory", || format!("{end:?} uses {memory} bytes"));
         }
         for object in objects {
             if let Some(moment) = self.check_moment(network, (end, number), object) {
@@ -356,9 +348,8 @@ impl MotionChecker {
             let (least, most) =
                 (by.scale(timer_rate.slowest) - ROUNDING_TOLERANCE, by.scale(timer_rate.fastest) + ROUNDING_TOLERANCE);
             if step < least || (step > most && !is_snap) {
-                self.report_violation("pace", || {
-                    format!("{end:?}: the timer of {object:?} advances {step:?} in {by:?}")
-                });
+                self.violations
+                    .report("pace", || format!("{end:?}: the timer of {object:?} advances {step:?} in {by:?}"));
             }
         }
         let Some(correction_speed) = self.config.correction_speed.filter(|_| end != MotionEndpoint::Server) else {
@@ -371,7 +362,7 @@ impl MotionChecker {
         let far = correction_speed * self.config.snap_threshold.as_secs_f64();
         let is_snap = seen > far - most || LINEAR_MOTION.distance(&before.displayed, &before.state) > far;
         if seen > most && !is_snap {
-            self.report_violation("speed", || {
+            self.violations.report("speed", || {
                 format!("{end:?}: {object:?} moves {seen} units in {by:?} {then:?} {before:?} {now:?} {moment:?}")
             });
         }
@@ -409,7 +400,7 @@ impl MotionChecker {
             // With more commands than a client remembers, it reports only a part of the window.
             let is_complete = reported.duration > self.config.averaging_window.scale(0.9);
             if reported.discrepancy - area > most || (is_complete && area - reported.discrepancy > most) {
-                self.report_violation("discrepancy", || {
+                self.violations.report("discrepancy", || {
                     format!(
                         "client {seat} reports {:.3} for {object:?}, the true discrepancy is {area:.3}",
                         reported.discrepancy
@@ -435,7 +426,7 @@ impl MotionChecker {
                 .map(coplay::motion::MotionClient::malformed)
                 .sum::<u64>();
         if refused > network.forged_number_count() {
-            self.report_violation("refused", || format!("{refused} datagrams were malformed"));
+            self.violations.report("refused", || format!("{refused} datagrams were malformed"));
         }
     }
 
@@ -443,7 +434,7 @@ impl MotionChecker {
         let Some(command) = self.last_commands.get(&object).copied() else { return };
         let vector = network.server().and_then(|server| server.vector(object)).copied();
         if (command.is_binding || is_end) && vector != Some(command.vector) {
-            self.report_violation("last command", || {
+            self.violations.report("last command", || {
                 format!("{object:?} was commanded {:?}, but the server has {vector:?}", command.vector)
             });
         }
@@ -456,30 +447,29 @@ impl MotionChecker {
         );
         let (Some(server), Some(client)) = (server, client) else {
             if server.is_some() {
-                self.report_violation("knowledge", || format!("client {seat} does not know {object:?}"));
+                self.violations.report("knowledge", || format!("client {seat} does not know {object:?}"));
             } else if client.is_some() {
-                self.report_violation("existence", || format!("client {seat} shows {object:?}, which was removed"));
+                self.violations.report("existence", || format!("client {seat} shows {object:?}, which was removed"));
             }
             return;
         };
         self.trace_hash = mix_hash(self.trace_hash, client.state.x as u64);
         if client.number != server.number {
-            self.report_violation("knowledge", || {
+            self.violations.report("knowledge", || {
                 format!("client {seat} has {:?} of {object:?}, the server has {:?}", client.number, server.number)
             });
             return;
         }
         let off = (client.timer.value() - server.timer.value()).abs();
         if off > self.max_timer_error {
-            self.report_violation("timers", || format!("client {seat}: the timer of {object:?} is off by {off:?}"));
+            self.violations.report("timers", || format!("client {seat}: the timer of {object:?} is off by {off:?}"));
             return;
         }
         let near = off.as_secs_f64() * f64::from(LINEAR_MOTION.max_speed) / 1e3 + 0.05;
         let apart = [client.state, client.displayed].map(|state| LINEAR_MOTION.distance(&state, &server.state));
         if apart.iter().any(|apart| *apart > near) {
-            self.report_violation("trajectory", || {
-                format!("client {seat}: {object:?} is {apart:?} units from the server's")
-            });
+            self.violations
+                .report("trajectory", || format!("client {seat}: {object:?} is {apart:?} units from the server's"));
         }
     }
 
@@ -488,11 +478,11 @@ impl MotionChecker {
         let count =
             |kind: fn(&MotionFault) -> bool| scenario.faults.iter().filter(|(_, fault)| kind(fault)).count() as u64;
         ScenarioResult {
-            violations: self.violations,
+            violations: self.violations.into_vec(),
             frames: self.frames,
             packets: traffic.sent,
             lost_datagrams: traffic.lost + traffic.overflowed + traffic.cut,
-            cuts: count(|fault| matches!(fault, MotionFault::Cut(_))),
+            cuts: count(|fault| matches!(fault, MotionFault::Cut(..))),
             crashes: count(|fault| matches!(fault, MotionFault::Crash(_))),
             virtual_seconds: (network.now() - Instant::ZERO).as_secs_f64(),
             activity_count: self.commands,
@@ -546,14 +536,14 @@ mod tests {
         };
         let before = moment(&network);
         checker.on_crash(&mut network, MotionEndpoint::Server);
-        network.crash(MotionEndpoint::Server);
+        network.stop(MotionEndpoint::Server);
         start_server(&mut network, &mut checker, 3);
         checker.run_until(&mut network, at(5_500));
         let after = moment(&network);
         assert_eq!(before.number, after.number, "the segments must have the same number");
         assert!(before.timer.value() > after.timer.value() + TimeDelta::from_secs(2), "{before:?} {after:?}");
         checker.run_until(&mut network, at(8_000));
-        checker.violations
+        checker.violations.into_vec()
     }
 
     #[test]

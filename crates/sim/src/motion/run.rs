@@ -7,7 +7,7 @@ use coplay_links::random::Random;
 
 use super::checker::MotionChecker;
 use super::scenario::{
-    FAULTS_BEGIN, FAULTS_END, LAST_COMMANDS_AT, MotionFault, MotionScenario, RECOVERY_END, SCENARIO_END,
+    FAULTS_BEGIN, FAULTS_END, LAST_COMMANDS_AT, MotionDecision, MotionFault, MotionScenario, RECOVERY_END, SCENARIO_END,
 };
 use super::{MotionEndpoint, MotionNetwork, avatar_of};
 use crate::scenario_result::ScenarioResult;
@@ -22,13 +22,12 @@ impl MotionScenario {
         (0..self.plan.clients.len())
             .for_each(|seat| self.start_endpoint(&mut network, MotionEndpoint::Seat(seat), &checker));
         let mut script = CommandScript::new(self);
-        let mut faults = self.faults.iter().copied().peekable();
-        while let Some((at, _)) = faults.peek().copied() {
-            script.run(&mut network, at, &mut checker);
-            faults.next().into_iter().for_each(|(_, fault)| self.apply_fault(&mut network, fault, &mut checker));
+        for (at, fault) in &self.faults {
+            script.run(&mut network, *at, &mut checker);
+            self.apply_fault(&mut network, fault, &mut checker);
         }
         script.run(&mut network, self.time_of(FAULTS_END), &mut checker);
-        self.end_impairments(&mut network);
+        network.end_impairments(|link| LinkConfig { loss: Loss::None, duplicate: 0.0, ..link });
         checker.run_until(&mut network, self.time_of(RECOVERY_END));
         checker.check_convergence(&network, self, false);
         script.run(&mut network, self.time_of(LAST_COMMANDS_AT), &mut checker);
@@ -39,58 +38,63 @@ impl MotionScenario {
         checker.into_result(self, &network)
     }
 
-    fn apply_fault(&self, network: &mut MotionNetwork, fault: MotionFault, checker: &mut MotionChecker) {
-        match fault {
-            MotionFault::Cut(seat) => network.links_mut(seat).into_iter().for_each(|link| link.set_cut(true)),
-            MotionFault::Heal(seat) => network.links_mut(seat).into_iter().for_each(|link| link.set_cut(false)),
-            MotionFault::Crash(end) => {
-                checker.on_crash(network, end);
-                network.crash(end);
+    fn apply_fault(&self, network: &mut MotionNetwork, fault: &MotionFault, checker: &mut MotionChecker) {
+        match *fault {
+            MotionFault::Crash(node) => {
+                checker.on_crash(network, MotionEndpoint::of_node(node));
+                network.stop(MotionEndpoint::of_node(node));
             }
-            MotionFault::Start(end) => self.start_endpoint(network, end, checker),
-            MotionFault::Remove => {
+            MotionFault::Start(node) => self.start_endpoint(network, MotionEndpoint::of_node(node), checker),
+            MotionFault::Engine(MotionDecision::ForgeNumber(seat)) => network.forge_next_number(seat),
+            MotionFault::Engine(decision) => self.apply_decision(network, decision, checker),
+            _ => _ = network.apply(fault, &mut ()),
+        }
+    }
+
+    fn apply_decision(&self, network: &mut MotionNetwork, decision: MotionDecision, checker: &mut MotionChecker) {
+        match decision {
+            MotionDecision::Remove => {
                 let Some((object, _)) = self.objects().find(|(_, by)| *by == MotionEndpoint::Server) else { return };
                 network.server_mut().into_iter().for_each(|server| server.remove(object));
                 checker.on_removed(object);
             }
-            MotionFault::ForgeNumber(seat) => network.forge_next_number(seat),
-            // The remaining faults need a running server.
+            // The remaining decisions need a running server.
             _ if network.server().is_none() => {}
-            MotionFault::Vanish(object) if !checker.is_removed(object) => {
+            MotionDecision::Vanish(object) if !checker.is_removed(object) => {
                 network.server_mut().into_iter().for_each(|server| server.remove(object));
                 checker.on_removed(object);
             }
-            MotionFault::Respawn(object) if checker.is_removed(object) => self.respawn(network, object, checker),
-            MotionFault::Place(seat) | MotionFault::Command(seat) | MotionFault::Give(seat, _) => {
+            MotionDecision::Respawn(object) if checker.is_removed(object) => self.respawn(network, object, checker),
+            MotionDecision::Place(seat) | MotionDecision::Command(seat) | MotionDecision::Give(seat, _) => {
                 let object = avatar_of(seat);
                 if !checker.is_removed(object) {
-                    self.apply_server_decision(network, fault, object, checker);
+                    self.decide_about_avatar(network, decision, object, checker);
                 }
             }
-            MotionFault::Vanish(_) | MotionFault::Respawn(_) => {}
+            MotionDecision::Vanish(_) | MotionDecision::Respawn(_) | MotionDecision::ForgeNumber(_) => {}
         }
     }
 
     /// Applies a decision of the server about an object that a client owned at first.
-    fn apply_server_decision(
+    fn decide_about_avatar(
         &self,
         network: &mut MotionNetwork,
-        fault: MotionFault,
+        decision: MotionDecision,
         object: ObjectId,
         checker: &mut MotionChecker,
     ) {
         let local = network.local_time(MotionEndpoint::Server);
         let Some(server) = network.server_mut() else { return };
-        match fault {
-            MotionFault::Command(_) => server.command(local, object, MilliVec2 { x: -1_500, y: 2_500 }),
-            MotionFault::Give(_, to) => {
+        match decision {
+            MotionDecision::Command(_) => server.command(local, object, MilliVec2 { x: -1_500, y: 2_500 }),
+            MotionDecision::Give(_, to) => {
                 server.transfer_ownership(object, Some(MotionNetwork::client_id(to)));
                 checker.on_transfer(network, object, to);
             }
             _ => server.place(local, object, MilliVec2::from_units(100, 100), MilliVec2::default()),
         }
         checker.on_server_decision(network, object);
-        network.transmit(MotionEndpoint::Server);
+        network.transmit(MotionEndpoint::Server.into(), &mut ());
     }
 
     fn respawn(&self, network: &mut MotionNetwork, object: ObjectId, checker: &mut MotionChecker) {
@@ -126,17 +130,6 @@ impl MotionScenario {
             MotionEndpoint::Seat(seat) => {
                 network.start_client(seat);
                 objects.for_each(|object| network.subscribe(seat, object, checker.owner(object) == end));
-            }
-        }
-    }
-
-    /// Ends loss, duplicates and cuts on all links.
-    fn end_impairments(&self, network: &mut MotionNetwork) {
-        let calm = LinkConfig { loss: Loss::None, duplicate: 0.0, ..self.plan.link.clone() };
-        for seat in 0..self.plan.clients.len() {
-            for link in network.links_mut(seat) {
-                link.set_cut(false);
-                link.set_config(calm.clone());
             }
         }
     }

@@ -14,6 +14,7 @@ use coplay::time::{Instant, TimeDelta};
 use super::sabotage::MotionSabotage;
 use super::{MotionEndpoint, MotionPlan, avatar_of};
 use crate::clock::NodeClock;
+use crate::network::Fault;
 use coplay_links::link::{Delay, Jitter, LinkConfig, Loss};
 use coplay_links::random::Random;
 
@@ -81,17 +82,13 @@ pub struct MotionScenario {
     pub sabotage: Option<MotionSabotage>,
 }
 
-/// A fault of a scenario, the end of one, or a decision of the server. Clients are given by seat number.
+/// A fault of a scenario, the end of one, or a decision of the server. Computer 0 is the server's; clients follow in
+/// seat order.
+pub type MotionFault = Fault<MotionDecision>;
+
+/// A decision of the server, or a forged command number. Clients are given by seat number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MotionFault {
-    /// Cuts both links of a client.
-    Cut(usize),
-    /// Restores both links of a client.
-    Heal(usize),
-    /// Stops an endpoint without notice to its peers.
-    Crash(MotionEndpoint),
-    /// Restarts a crashed endpoint without its earlier state.
-    Start(MotionEndpoint),
+pub enum MotionDecision {
     /// Makes the server move a client's object to another place.
     Place(usize),
     /// Makes the server give a command to a client's object.
@@ -119,8 +116,8 @@ impl MotionScenario {
         let plan = MotionPlan {
             config: MotionConfig { server_share, combine_interval, ..method },
             frame: TimeDelta::from_micros(*random.pick(&[16_667, 33_333, 33_333, 20_000])),
-            server: draw_clock(&mut random),
-            clients: (0..clients).map(|_| draw_clock(&mut random)).collect(),
+            server: NodeClock::draw(&mut random),
+            clients: (0..clients).map(|_| NodeClock::draw(&mut random)).collect(),
             link: draw_link(&mut random),
         };
         let server_object_count = random.below(4) as usize;
@@ -148,41 +145,41 @@ impl MotionScenario {
             if random.chance(0.05) {
                 self.extension = LONG_PARTITION_EXTENSION;
                 let when = Instant::ZERO + FAULTS_BEGIN + TimeDelta::from_millis(random.range(0..=1_000));
-                self.faults.push((when, MotionFault::Cut(seat)));
+                self.faults.push((when, Fault::Cut(0, seat + 1)));
                 self.faults
-                    .push((when + TimeDelta::from_millis(random.range(LONG_PARTITION_MS)), MotionFault::Heal(seat)));
+                    .push((when + TimeDelta::from_millis(random.range(LONG_PARTITION_MS)), Fault::Heal(0, seat + 1)));
             } else if random.chance(0.25) {
-                self.faults.push((when, MotionFault::Cut(seat)));
-                self.faults.push((when + later(random, 200), MotionFault::Heal(seat)));
+                self.faults.push((when, Fault::Cut(0, seat + 1)));
+                self.faults.push((when + later(random, 200), Fault::Heal(0, seat + 1)));
             } else if random.chance(0.2) {
-                self.faults.push((when, MotionFault::Crash(MotionEndpoint::Seat(seat))));
-                self.faults.push((when + later(random, 10), MotionFault::Start(MotionEndpoint::Seat(seat))));
+                self.faults.push((when, Fault::Crash(seat + 1)));
+                self.faults.push((when + later(random, 10), Fault::Start(seat + 1)));
             }
         }
         if random.chance(0.25) {
             let when = at(random);
-            self.faults.push((when, MotionFault::Crash(MotionEndpoint::Server)));
-            self.faults.push((when + later(random, 10), MotionFault::Start(MotionEndpoint::Server)));
+            self.faults.push((when, Fault::Crash(0)));
+            self.faults.push((when + later(random, 10), Fault::Start(0)));
         }
         if self.server_object_count > 0 && random.chance(0.15) {
-            self.faults.push((at(random), MotionFault::Remove));
+            self.faults.push((at(random), Fault::Engine(MotionDecision::Remove)));
         }
         let seats = self.plan.clients.len() as u64;
-        for fault in [MotionFault::Place, MotionFault::Command, MotionFault::ForgeNumber] {
+        for decision in [MotionDecision::Place, MotionDecision::Command, MotionDecision::ForgeNumber] {
             if random.chance(0.15) {
-                self.faults.push((at(random), fault(random.below(seats) as usize)));
+                self.faults.push((at(random), Fault::Engine(decision(random.below(seats) as usize))));
             }
         }
         if random.chance(0.15) {
             let (seat, to) = (random.below(seats) as usize, random.below(seats) as usize);
-            self.faults.push((at(random), MotionFault::Give(seat, to)));
+            self.faults.push((at(random), Fault::Engine(MotionDecision::Give(seat, to))));
         }
         if random.chance(0.2) {
             let all: Vec<ObjectId> = self.objects().map(|(object, _)| object).collect();
             let (object, when) = (*random.pick(&all), at(random));
             let gap = TimeDelta::from_millis(*random.pick(&[0, 20, 200, 1_500]));
-            self.faults.push((when, MotionFault::Vanish(object)));
-            self.faults.push((when + gap, MotionFault::Respawn(object)));
+            self.faults.push((when, Fault::Engine(MotionDecision::Vanish(object))));
+            self.faults.push((when + gap, Fault::Engine(MotionDecision::Respawn(object))));
         }
         self.faults.sort_by_key(|(at, _)| *at);
     }
@@ -209,6 +206,9 @@ impl MotionScenario {
     /// Returns, for each of [`FEATURES`], whether the scenario contains it.
     pub fn features(&self) -> Vec<bool> {
         let has = |kind: fn(&MotionFault) -> bool| self.faults.iter().any(|(_, fault)| kind(fault));
+        let decides = |kind: fn(&MotionDecision) -> bool| {
+            self.faults.iter().any(|(_, fault)| matches!(fault, Fault::Engine(decision) if kind(decision)))
+        };
         let MotionPlan { config, link, clients, .. } = &self.plan;
         vec![
             matches!(link.loss, Loss::Independent(_)),
@@ -217,19 +217,19 @@ impl MotionScenario {
             link.jitter != Jitter::None && link.reorder,
             link.duplicate > 0.0,
             clients.iter().any(|clock| clock.skew_ppm != 0.0),
-            has(|fault| matches!(fault, MotionFault::Cut(_))),
-            has(|fault| matches!(fault, MotionFault::Crash(MotionEndpoint::Seat(_)))),
-            has(|fault| matches!(fault, MotionFault::Crash(MotionEndpoint::Server))),
-            has(|fault| matches!(fault, MotionFault::Place(_))),
-            has(|fault| matches!(fault, MotionFault::Remove)),
+            has(|fault| matches!(fault, Fault::Cut(..))),
+            has(|fault| matches!(fault, Fault::Crash(1..))),
+            has(|fault| matches!(fault, Fault::Crash(0))),
+            decides(|decision| matches!(decision, MotionDecision::Place(_))),
+            decides(|decision| matches!(decision, MotionDecision::Remove)),
             config.combine_interval > TimeDelta::ZERO && self.mean_command_interval < TimeDelta::from_millis(500),
             config.server_share > 0.0,
             config.method == SyncMethod::Paper,
             self.extension > TimeDelta::ZERO,
-            has(|fault| matches!(fault, MotionFault::Command(_))),
-            has(|fault| matches!(fault, MotionFault::Give(..))),
-            has(|fault| matches!(fault, MotionFault::Respawn(_))),
-            has(|fault| matches!(fault, MotionFault::ForgeNumber(_))),
+            decides(|decision| matches!(decision, MotionDecision::Command(_))),
+            decides(|decision| matches!(decision, MotionDecision::Give(..))),
+            decides(|decision| matches!(decision, MotionDecision::Respawn(_))),
+            decides(|decision| matches!(decision, MotionDecision::ForgeNumber(_))),
         ]
     }
 
@@ -242,11 +242,6 @@ impl MotionScenario {
             Jitter::Exponential { mean } => mean * 10,
         }
     }
-}
-
-fn draw_clock(random: &mut Random) -> NodeClock {
-    let skew_ppm = if random.chance(0.6) { random.range(-100..=100) as f64 } else { 0.0 };
-    NodeClock { offset: TimeDelta::from_millis(random.range(-100_000_000..=100_000_000)), skew_ppm }
 }
 
 fn draw_link(random: &mut Random) -> LinkConfig {

@@ -21,6 +21,7 @@ use super::scenario::{PeerWorldFault, PeerWorldScenario};
 use super::{DeliveredDatagram, PeerWorldNetwork, PeerWorldSabotage};
 use crate::scenario_result::ScenarioResult;
 use crate::toy_machine::mix_hash;
+use crate::violations::Violations;
 
 /// Largest age, in ticks, of the last delivered update of an avatar that is shown.
 const MAX_SILENT_TICKS: u32 = 100;
@@ -32,8 +33,6 @@ const MAX_CLOCK_ERROR: TimeDelta = TimeDelta::from_millis(10);
 const MAX_CLOCK_ERROR_LAN: TimeDelta = TimeDelta::from_millis(1);
 /// Largest allowed memory of a site, in bytes.
 const MAX_MEMORY: usize = 4 << 20;
-/// Largest number of violations reported per property.
-const MAX_REPORTS_PER_PROPERTY: usize = 3;
 
 /// Fate of the last records of a site that crashed or left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +54,7 @@ pub(super) struct PeerWorldChecker {
     hits: BTreeMap<(EntityId, EntityId), u32>,
     /// Fate of the last records of each site that crashed or left, by node.
     departures: BTreeMap<usize, Departure>,
-    violations: Vec<String>,
+    violations: Violations,
     views: u64,
     trace_hash: u64,
 }
@@ -68,16 +67,9 @@ impl PeerWorldChecker {
             delivered_ticks: BTreeMap::new(),
             hits: BTreeMap::new(),
             departures: BTreeMap::new(),
-            violations: Vec::new(),
+            violations: Violations::default(),
             views: 0,
             trace_hash: scenario.seed,
-        }
-    }
-
-    fn report_violation(&mut self, property: &str, description: impl FnOnce() -> String) {
-        let reported = self.violations.iter().filter(|reported| reported.starts_with(property)).count();
-        if reported < MAX_REPORTS_PER_PROPERTY {
-            self.violations.push(format!("{property}: {}", description()));
         }
     }
 
@@ -118,7 +110,7 @@ impl PeerWorldChecker {
         self.check_view(network, node);
         let memory = game.world().memory();
         if memory > MAX_MEMORY {
-            self.report_violation("memory", || format!("node {node} uses {memory} bytes"));
+            self.violations.report("memory", || format!("node {node} uses {memory} bytes"));
         }
     }
 
@@ -131,13 +123,13 @@ impl PeerWorldChecker {
             let ticks = self.delivered_ticks.get(&(node, entity));
             let fresh = tick.saturating_sub(MAX_SILENT_TICKS)..=tick;
             if ticks.is_none_or(|ticks| ticks.range(fresh).next().is_none()) {
-                self.report_violation("expiry", || {
+                self.violations.report("expiry", || {
                     format!("node {node} shows {entity:?} at tick {tick}, long after its last update")
                 });
             }
             let truth = owner_state(network, entity, tick).filter(|truth| **truth != shown.state);
             if let Some(truth) = truth.filter(|_| shown.provenance == Provenance::Received) {
-                self.report_violation("display", || {
+                self.violations.report("display", || {
                     format!("node {node} shows {entity:?} at tick {tick} as {:?}, but it was {truth:?}", shown.state)
                 });
             }
@@ -199,9 +191,8 @@ impl PeerWorldChecker {
                 for index in 0..avatars {
                     let entity = EntityId { site: network.site_of(other), index: index as u8 };
                     if !seen.contains(&entity) {
-                        self.report_violation("presence", || {
-                            format!("node {node} does not see {entity:?} of node {other}")
-                        });
+                        self.violations
+                            .report("presence", || format!("node {node} does not see {entity:?} of node {other}"));
                     }
                 }
             }
@@ -225,7 +216,7 @@ impl PeerWorldChecker {
             self.trace_hash = mix_hash(self.trace_hash, states[0].1.position.x as u64);
             if let Some((node, avatar)) = states.iter().find(|(_, avatar)| *avatar != states[0].1) {
                 let first = &states[0];
-                self.report_violation("views", || {
+                self.violations.report("views", || {
                     format!(
                         "{entity:?} at tick {tick} is {:?} at node {} and {avatar:?} at node {node}",
                         first.1, first.0
@@ -246,7 +237,7 @@ impl PeerWorldChecker {
     ) {
         let Some((earlier, expected)) = self.expected_state(network, node, entity, tick) else { return };
         if *shown != expected {
-            self.report_violation("reckoning", || {
+            self.violations.report("reckoning", || {
                 format!("node {node} has {entity:?} at tick {tick} as {shown:?}; the updates give {expected:?}")
             });
         }
@@ -260,9 +251,8 @@ impl PeerWorldChecker {
         let most = 4 * (tick - earlier) * u32::from(WALK_SPEED.unsigned_abs()) / UNIT as u32;
         let off = then.position.distance(shown.position);
         if off > most {
-            self.report_violation("reckoning", || {
-                format!("node {node} has {entity:?} off by {off} units at tick {tick}")
-            });
+            self.violations
+                .report("reckoning", || format!("node {node} has {entity:?} off by {off} units at tick {tick}"));
         }
     }
 
@@ -300,7 +290,7 @@ impl PeerWorldChecker {
                 let stats = network.game(*node).and_then(|game| game.world().peer_stats(local, site));
                 let off = stats.and_then(|stats| stats.clock_offset).map(|offset| (offset - truth).abs());
                 if off.is_none_or(|off| off > bound) {
-                    self.report_violation("clock", || {
+                    self.violations.report("clock", || {
                         format!("node {node} estimates the clock of node {other} with an error of {off:?}")
                     });
                 }
@@ -310,7 +300,7 @@ impl PeerWorldChecker {
         let times: Vec<Instant> = present.iter().filter_map(world_time).collect();
         let apart = times.iter().max().zip(times.iter().min()).map(|(most, least)| *most - *least);
         if apart.is_some_and(|apart| apart > bound * 2) {
-            self.report_violation("time", || format!("the nodes' world times are {apart:?} apart"));
+            self.violations.report("time", || format!("the nodes' world times are {apart:?} apart"));
         }
     }
 
@@ -325,7 +315,7 @@ impl PeerWorldChecker {
         let Some((first, score)) = scores.first() else { return };
         for (node, other) in &scores[1..] {
             if other != score {
-                self.report_violation("scores", || {
+                self.violations.report("scores", || {
                     format!("node {first} has {:?}, node {node} has {:?}", score.ranking(), other.ranking())
                 });
             }
@@ -335,7 +325,7 @@ impl PeerWorldChecker {
         self.trace_hash = mix_hash(self.trace_hash, counted.into());
         self.check_hits(network, &known);
         if hits != falls {
-            self.report_violation("exactly once", || format!("{hits} hits scored, but {falls} hits taken"));
+            self.violations.report("exactly once", || format!("{hits} hits scored, but {falls} hits taken"));
         }
     }
 
@@ -350,7 +340,7 @@ impl PeerWorldChecker {
             let gone = network.node_of(victim.site).and_then(|node| self.departures.get(&node));
             let is_known = gone.is_none_or(|gone| *gone == Departure::Received);
             if known > decided || (is_known && known < decided) {
-                self.report_violation("exactly once", || {
+                self.violations.report("exactly once", || {
                     format!("{victim:?} was hit {decided} times, but {known} hits are known")
                 });
             }
@@ -362,7 +352,7 @@ impl PeerWorldChecker {
         let count =
             |kind: fn(&PeerWorldFault) -> bool| scenario.faults.iter().filter(|(_, fault)| kind(fault)).count() as u64;
         ScenarioResult {
-            violations: self.violations,
+            violations: self.violations.into_vec(),
             frames: self.views,
             packets: traffic.sent,
             lost_datagrams: traffic.lost + traffic.overflowed + traffic.cut,

@@ -5,7 +5,7 @@ use coplay_links::link::{LinkConfig, Loss};
 
 use super::PeerWorldNetwork;
 use super::checker::PeerWorldChecker;
-use super::scenario::{FAULTS_END, PeerWorldFault, PeerWorldScenario, RECOVERY_TIME, SETTLING_TIME, pairs};
+use super::scenario::{FAULTS_END, PeerWorldFault, PeerWorldScenario, RECOVERY_TIME, SETTLING_TIME};
 use crate::scenario_result::ScenarioResult;
 
 impl PeerWorldScenario {
@@ -20,11 +20,11 @@ impl PeerWorldScenario {
         }
         for (at, fault) in &self.faults {
             network.run_until(*at, |network, node| checker.on_view(network, node));
-            self.apply_fault(&mut network, *fault, &mut checker);
+            Self::apply_fault(&mut network, fault, &mut checker);
         }
         let calm = Instant::ZERO + FAULTS_END;
         network.run_until(calm, |network, node| checker.on_view(network, node));
-        self.end_impairments(&mut network);
+        network.end_impairments(|link| LinkConfig { loss: Loss::None, duplicate: 0.0, rate: None, ..link });
         network.run_until(calm + RECOVERY_TIME, |network, node| checker.on_view(network, node));
         checker.on_recovered(&mut network);
         for node in network.active_nodes() {
@@ -35,37 +35,21 @@ impl PeerWorldScenario {
         checker.into_result(self, &network)
     }
 
-    fn apply_fault(&self, network: &mut PeerWorldNetwork, fault: PeerWorldFault, checker: &mut PeerWorldChecker) {
-        let sites = self.site_plans.len();
-        match fault {
-            PeerWorldFault::Enter(node) if network.game(node).is_none() => {
+    fn apply_fault(network: &mut PeerWorldNetwork, fault: &PeerWorldFault, checker: &mut PeerWorldChecker) {
+        match *fault {
+            PeerWorldFault::Start(node) if network.game(node).is_none() => {
                 checker.on_join(node);
                 network.join(node);
             }
-            PeerWorldFault::Enter(_) => {}
             PeerWorldFault::Crash(node) => {
                 checker.on_departure(network, node);
-                network.crash(node);
+                network.stop(node);
             }
             PeerWorldFault::Leave(node) => {
                 checker.on_departure(network, node);
                 network.leave(node);
             }
-            PeerWorldFault::Split(first) => {
-                for (from, to) in pairs(sites).filter(|(from, to)| (*from < first) != (*to < first)) {
-                    network.link_mut(from, to).set_cut(true);
-                }
-            }
-            PeerWorldFault::Heal => pairs(sites).for_each(|(from, to)| network.link_mut(from, to).set_cut(false)),
-        }
-    }
-
-    /// Ends loss, duplicates, bottlenecks and cuts on all links.
-    fn end_impairments(&self, network: &mut PeerWorldNetwork) {
-        let calm = LinkConfig { loss: Loss::None, duplicate: 0.0, rate: None, ..self.link.clone() };
-        for (from, to) in pairs(self.site_plans.len()) {
-            network.link_mut(from, to).set_cut(false);
-            network.link_mut(from, to).set_config(calm.clone());
+            _ => _ = network.apply(fault, &mut ()),
         }
     }
 }

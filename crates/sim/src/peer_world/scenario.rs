@@ -5,6 +5,7 @@
 //! bottlenecks end. Delay, jitter, reordering and clock skew last to the end. Presence, agreement of the views, and
 //! clocks are checked at 17 s, scores at 23 s.
 
+use std::convert::Infallible;
 use std::fmt;
 
 use coplay::peer_world::UpdatePolicy;
@@ -14,6 +15,7 @@ use coplay_maze::MazeSettings;
 use super::PeerWorldSitePlan;
 use super::sabotage::PeerWorldSabotage;
 use crate::clock::NodeClock;
+use crate::network::Fault;
 use coplay_links::link::{Delay, Jitter, LinkConfig, Loss, Rate};
 use coplay_links::random::Random;
 
@@ -64,20 +66,8 @@ pub struct PeerWorldScenario {
     pub sabotage: Option<PeerWorldSabotage>,
 }
 
-/// A fault of a maze, or the end of one. Nodes are given by index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PeerWorldFault {
-    /// Starts a site at a node, unless one runs there.
-    Enter(usize),
-    /// Stops the site at a node without a leave message.
-    Crash(usize),
-    /// Stops the site at a node with a leave message.
-    Leave(usize),
-    /// Cuts all links between the nodes with an index below this number and all other nodes.
-    Split(usize),
-    /// Restores all links.
-    Heal,
-}
+/// A fault of a maze, or the end of one.
+pub type PeerWorldFault = Fault<Infallible>;
 
 impl PeerWorldScenario {
     /// Draws the scenario of a seed. The stream name and the order of the draws are part of the seed.
@@ -101,7 +91,7 @@ impl PeerWorldScenario {
         let mixed = random.chance(0.3);
         let site_plans = (0..sites)
             .map(|_| PeerWorldSitePlan {
-                clock: draw_clock(&mut random),
+                clock: NodeClock::draw(&mut random),
                 sending: if mixed { *random.pick(&policies) } else { sending },
                 ninjas: random.range(1..=3) as u8,
             })
@@ -122,7 +112,7 @@ impl PeerWorldScenario {
                 )
         };
         for node in sites - self.late_joiners..sites {
-            self.faults.push((at(random), PeerWorldFault::Enter(node)));
+            self.faults.push((at(random), PeerWorldFault::Start(node)));
         }
         // One site stays, so that there is a maze to rejoin.
         let staying = random.below((sites - self.late_joiners) as u64) as usize;
@@ -137,13 +127,13 @@ impl PeerWorldScenario {
             }
             if random.chance(0.5) {
                 self.faults
-                    .push((when + TimeDelta::from_millis(random.range(100..=2_900)), PeerWorldFault::Enter(node)));
+                    .push((when + TimeDelta::from_millis(random.range(100..=2_900)), PeerWorldFault::Start(node)));
             }
         }
         if sites > 2 && random.chance(0.4) {
             let when = at(random);
             self.faults.push((when, PeerWorldFault::Split(random.range(1..=sites as i64 - 1) as usize)));
-            self.faults.push((when + TimeDelta::from_millis(random.range(300..=2_900)), PeerWorldFault::Heal));
+            self.faults.push((when + TimeDelta::from_millis(random.range(300..=2_900)), PeerWorldFault::HealAll));
         }
         self.faults.sort_by_key(|(at, _)| *at);
     }
@@ -183,16 +173,6 @@ impl PeerWorldScenario {
         let Delay::Constant(delay) = self.link.delay else { return false };
         self.link.rate.is_none() && delay + self.max_jitter() <= TimeDelta::from_millis(2)
     }
-}
-
-/// Returns all pairs of different nodes.
-pub(super) fn pairs(sites: usize) -> impl Iterator<Item = (usize, usize)> {
-    (0..sites * sites).map(move |at| (at / sites, at % sites)).filter(|(from, to)| from != to)
-}
-
-fn draw_clock(random: &mut Random) -> NodeClock {
-    let skew_ppm = if random.chance(0.6) { random.range(-100..=100) as f64 } else { 0.0 };
-    NodeClock { offset: TimeDelta::from_millis(random.range(-100_000_000..=100_000_000)), skew_ppm }
 }
 
 fn draw_link(random: &mut Random) -> LinkConfig {

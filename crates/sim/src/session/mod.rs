@@ -1,4 +1,4 @@
-//! Fault tests of [`coplay::session`]: random sessions with faults and spectators, and checkers that know nothing of
+//! Fault tests of [`coplay::session`]: random sessions with spectators and faults, and checkers that know nothing of
 //! the engine.
 
 pub mod checker;

@@ -20,6 +20,7 @@ use coplay::spectator_feed::{FeedConfig, SpectatorStart};
 use coplay::time::{Instant, TimeDelta};
 
 use crate::clock::NodeClock;
+use crate::network::Fault;
 use crate::session::spectators::SpectatorsPlan;
 use crate::session_experiment::toy_settings;
 use crate::session_network::{self, SessionNetwork};
@@ -114,39 +115,16 @@ pub enum BitDistribution {
     TwoAtOne,
 }
 
-/// A fault of a session, or the end of one. Sites are given by number.
+/// A fault of a session, or the end of one. A site that starts, late or again, joins the running session.
+pub type SessionFault = Fault<MachineFault>;
+
+/// A fault of a site's machine, or the end of one. Sites are given by number.
 #[derive(Clone, Debug, PartialEq)]
-pub enum SessionFault {
-    /// Cuts both directions between two sites.
-    Cut(usize, usize),
-    /// Restores both directions between two sites.
-    Heal(usize, usize),
-    /// Cuts the direction from the first site to the second.
-    CutOneWay(usize, usize),
-    /// Restores the direction from the first site to the second.
-    HealOneWay(usize, usize),
-    /// Stops a site's host program until this time; its clock keeps running.
-    Pause(usize, Instant),
-    /// Suspends a site's computer until this time; its clock stands still.
-    Suspend(usize, Instant),
-    /// Stops a site without a leave message.
-    Crash(usize),
-    /// Restarts a crashed site, or starts a late joiner. The site joins the running session.
-    Restart(usize),
-    /// Makes a site leave the session.
-    Leave(usize),
-    /// Gives a site a new address. Datagrams sent to the old address from then on are lost.
-    Move(usize),
-    /// Replaces the conditions in both directions between two sites.
-    Worsen(usize, usize, LinkConfig),
-    /// Restores the original conditions between two sites.
-    Restore(usize, usize),
+pub enum MachineFault {
     /// Sets the time for which a site is busy with one step of its machine.
     Slow(usize, TimeDelta),
     /// Corrupts a site's machine state five frames later.
     Diverge(usize),
-    /// Sends this many random datagrams from unknown addresses to a site.
-    Garbage(usize, u32),
 }
 
 /// Names of the features that a scenario may contain, for coverage counts.
@@ -260,7 +238,7 @@ impl SessionScenario {
             fault(|fault| matches!(fault, SessionFault::Leave(_))),
             fault(|fault| matches!(fault, SessionFault::Move(_))),
             fault(|fault| matches!(fault, SessionFault::Worsen(..))),
-            fault(|fault| matches!(fault, SessionFault::Slow(..))),
+            fault(|fault| matches!(fault, SessionFault::Engine(MachineFault::Slow(..)))),
             fault(|fault| matches!(fault, SessionFault::Garbage(..))),
             link(|link| matches!(link.loss, Loss::Independent(_))),
             link(|link| matches!(link.loss, Loss::Bursty { .. })),
@@ -278,16 +256,18 @@ impl SessionScenario {
             self.drop_timeouts.is_some(),
             self.drop_timeouts.is_some() && self.absent_input == AbsentInput::Repeat,
             self.stall_limit.is_some(),
-            fault(|fault| matches!(fault, SessionFault::Restart(_))),
+            fault(|fault| matches!(fault, SessionFault::Start(_))),
             self.late_joiners > 1,
-            self.joins_by_replay && fault(|fault| matches!(fault, SessionFault::Restart(_))),
+            self.joins_by_replay && fault(|fault| matches!(fault, SessionFault::Start(_))),
             (0..self.sites).any(|site| self.is_restarted(site) && self.leaves(site)),
             self.can_save.contains(&false),
             self.prediction_window > 0 && !matches!(self.predictor, InputPredictor::Repeat),
             self.drop_timeouts.as_ref().is_some_and(|limits| limits.iter().any(|limit| *limit != limits[0])),
             self.compare_every != 60,
-            fault(|fault| matches!(fault, SessionFault::Diverge(_))) && self.restarts_diverged_site,
-            fault(|fault| matches!(fault, SessionFault::Diverge(_))) && !self.restarts_diverged_site,
+            fault(|fault| matches!(fault, SessionFault::Engine(MachineFault::Diverge(_))))
+                && self.restarts_diverged_site,
+            fault(|fault| matches!(fault, SessionFault::Engine(MachineFault::Diverge(_))))
+                && !self.restarts_diverged_site,
             self.spectators.is_some(),
             self.spectators.as_ref().is_some_and(SpectatorsPlan::has_relay),
             self.movie_site.is_some(),
@@ -296,7 +276,7 @@ impl SessionScenario {
 
     /// Returns whether a fault of the scenario starts a site late or restarts it, so that it joins the running session.
     fn is_restarted(&self, site: usize) -> bool {
-        self.faults.iter().any(|(_, fault)| *fault == SessionFault::Restart(site))
+        self.faults.iter().any(|(_, fault)| *fault == SessionFault::Start(site))
     }
 
     fn leaves(&self, site: usize) -> bool {
@@ -384,8 +364,10 @@ impl SessionScenario {
         let settings = self.settings();
         let id = SiteId::first(self.sites).nth(number).expect("site number is below MAX_SITES");
         let session = self.seed | 1;
-        let has_joiner =
-            self.faults.iter().any(|(_, fault)| matches!(fault, SessionFault::Restart(_) | SessionFault::Diverge(_)));
+        let has_joiner = self
+            .faults
+            .iter()
+            .any(|(_, fault)| matches!(fault, SessionFault::Start(_) | SessionFault::Engine(MachineFault::Diverge(_))));
         let feed = FeedConfig::new(session, self.seed, settings.clone());
         let log_bytes = if self.joins_by_replay { REPLAY_LOG_BYTES } else { feed.log_bytes };
         Config {
@@ -429,7 +411,7 @@ impl SessionScenario {
 
     /// Starts a late joiner, or restarts a site. Its new session knows the current addresses of the others.
     fn restart_site(&self, network: &mut SessionNetwork, site: usize, incarnation: u32) {
-        let local = network.sites[site].clock.local(network.now());
+        let local = network.nodes[site].clock.local(network.now());
         let peers = SessionNetwork::peers(site, self.sites).into_iter();
         let config = Config {
             incarnation,
@@ -438,7 +420,7 @@ impl SessionScenario {
                 max_state_len: 1 << 20,
             }),
             peers: peers
-                .map(|(id, _)| (id, SessionNetwork::address(id.index(), network.sites[id.index()].address_changes())))
+                .map(|(id, _)| (id, SessionNetwork::address(id.index(), network.nodes[id.index()].address_changes())))
                 .collect(),
             ..self.config(site)
         };
@@ -474,8 +456,8 @@ impl SessionScenario {
     fn last_fault_end(&self) -> Instant {
         let over = self.faults.iter().map(|(at, fault)| match fault {
             SessionFault::Pause(_, until) | SessionFault::Suspend(_, until) => *until,
-            SessionFault::Restart(_) => *at + TimeDelta::from_secs(if self.joins_by_replay { 16 } else { 6 }),
-            SessionFault::Diverge(_) => *at + DESYNC_RECOVERY_TIME,
+            SessionFault::Start(_) => *at + TimeDelta::from_secs(if self.joins_by_replay { 16 } else { 6 }),
+            SessionFault::Engine(MachineFault::Diverge(_)) => *at + DESYNC_RECOVERY_TIME,
             _ => *at,
         });
         // A crashed site is dropped after the drop timeout.

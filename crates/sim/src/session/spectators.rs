@@ -238,7 +238,7 @@ impl SpectatorNetwork {
     fn join(&mut self, number: usize, network: &SessionNetwork, checker: &mut SessionChecker) {
         let plan = &self.plan.spectators[number];
         let sources = plan.sources.iter().map(|source| match source {
-            SpectatorSource::Site(site) => SessionNetwork::address(*site, network.sites[*site].address_changes()),
+            SpectatorSource::Site(site) => SessionNetwork::address(*site, network.nodes[*site].address_changes()),
             SpectatorSource::Spectator(spectator) => spectator_address(*spectator),
         });
         let config = SpectatorConfig {
@@ -280,7 +280,7 @@ impl SpectatorNetwork {
         network: &mut SessionNetwork,
         checker: &mut SessionChecker,
     ) {
-        let Some(number) = spectator_at(to) else { return network.deliver_external(to, sender, bytes) };
+        let Some(number) = spectator_at(to) else { return network.deliver_external(sender, to, bytes, &mut |_| ()) };
         let Some(node) = self.nodes.get_mut(number).and_then(Option::as_mut) else { return };
         // A spectator subscribes only to earlier ones, so a datagram of a later one is for the feed.
         match (&mut node.feed, spectator_at(sender)) {
@@ -344,7 +344,7 @@ impl SpectatorNetwork {
     pub fn check(&self, network: &SessionNetwork, checker: &mut SessionChecker, fps: &[f64]) {
         // In a game of four or more, a quorum may lack inputs of a site outside it. Its members prove that they have
         // confirmed a frame only by their inputs, which run ahead of their confirmed frames by up to this many frames.
-        let is_proof_needed = network.sites.len() > 3;
+        let is_proof_needed = network.nodes.len() > 3;
         let publish_lag =
             if is_proof_needed { self.settings.input_delay + self.settings.prediction_window + 1 } else { 0 };
         let max_behind = (MAX_BEHIND.as_secs_f64() / self.settings.rate.period().as_secs_f64()) as u32 + publish_lag;
@@ -380,8 +380,8 @@ impl SpectatorNetwork {
             return (is_healthy && self.source_frame(relay, network, fps).is_some())
                 .then(|| relay.spectator.next_frame());
         }
-        let number = network.site_at(source)?;
-        let site = &network.sites[number];
+        let number = network.node_at(source)?;
+        let site = &network.nodes[number];
         let full = 1.0 / self.settings.rate.period().as_secs_f64();
         let is_healthy = !site.is_crashed && site.session.state() == State::Running && fps[number] > 0.9 * full;
         is_healthy.then(|| site.session.stats().confirmed)

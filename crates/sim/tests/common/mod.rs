@@ -16,8 +16,7 @@ use coplay_links::link::{LinkConfig, Loss};
 use coplay_sim::clock::NodeClock;
 use coplay_sim::session::checker::SessionChecker;
 use coplay_sim::session_experiment::toy_settings;
-use coplay_sim::session_network::{SessionNetwork, SiteEvent};
-use coplay_sim::site::SimulatedSite;
+use coplay_sim::session_network::{SessionNetwork, SiteEvent, new_site};
 use coplay_sim::toy_machine::ToyMachine;
 
 /// Input bits of one player: a pad with 16 buttons.
@@ -102,8 +101,7 @@ impl SessionSetup {
             let clock = self.clocks.get(number).copied().unwrap_or_else(|| crystal_clock(number));
             let session = Session::new(clock.local(Instant::ZERO), config.clone()).expect("valid config");
             let players = config.settings.ownership.players();
-            let addr = SessionNetwork::address(number, 0);
-            let mut site = SimulatedSite::new(session, clock, addr, players, self.seed * 100 + number as u64);
+            let mut site = new_site(session, clock, players, self.seed * 100 + number as u64);
             site.player.mask = self.input_mask;
             site
         });
@@ -252,24 +250,24 @@ impl TestSession {
 
     /// Returns the time that the clock of `site` shows now.
     pub(crate) fn local_time(&self, site: usize) -> Instant {
-        self.network.sites[site].clock.local(self.now())
+        self.network.nodes[site].clock.local(self.now())
     }
 
     pub(crate) fn state(&self, site: usize) -> State {
-        self.network.sites[site].session.state()
+        self.network.nodes[site].session.state()
     }
 
     fn states(&self) -> Vec<State> {
-        (0..self.network.sites.len()).map(|site| self.state(site)).collect()
+        (0..self.network.nodes.len()).map(|site| self.state(site)).collect()
     }
 
     pub(crate) fn stats(&self, site: usize) -> Stats {
-        self.network.sites[site].session.stats()
+        self.network.nodes[site].session.stats()
     }
 
     /// Returns the statistics of `site` about its link to `peer`.
     pub(crate) fn peer_stats(&self, site: usize, peer: usize) -> PeerStats {
-        self.network.sites[site].session.peer_stats(self.local_time(site), site_id(peer)).expect("a peer")
+        self.network.nodes[site].session.peer_stats(self.local_time(site), site_id(peer)).expect("a peer")
     }
 
     /// Returns the events that `site` reported, in order.
@@ -284,7 +282,7 @@ impl TestSession {
 
     pub(crate) fn leave(&mut self, site: usize) {
         let local = self.local_time(site);
-        self.network.sites[site].session.leave(local);
+        self.network.nodes[site].session.leave(local);
         self.checker.on_leave(site);
         self.network.wake(site);
     }
@@ -292,7 +290,7 @@ impl TestSession {
     /// Asks the session of `site` to continue alone, as its player would. Returns whether the session agreed.
     pub(crate) fn continue_alone(&mut self, site: usize) -> bool {
         let local = self.local_time(site);
-        let accepted = self.network.sites[site].session.continue_alone(local);
+        let accepted = self.network.nodes[site].session.continue_alone(local);
         self.network.wake(site);
         accepted
     }
@@ -306,7 +304,7 @@ impl TestSession {
     /// Cuts or heals all links between `some` and all other sites.
     pub(crate) fn set_partition(&mut self, some: SiteSet, cut: bool) {
         for one in some.iter().map(SiteId::index) {
-            for other in (0..self.network.sites.len()).filter(|other| !some.contains(site_id(*other))) {
+            for other in (0..self.network.nodes.len()).filter(|other| !some.contains(site_id(*other))) {
                 self.network.set_cut(one, other, cut);
             }
         }
@@ -322,7 +320,7 @@ impl TestSession {
     pub(crate) fn restart(&mut self, site: usize) {
         self.configs[site].incarnation += 1;
         let session = Session::new(self.local_time(site), self.configs[site].clone()).expect("valid config");
-        let computer = &mut self.network.sites[site];
+        let computer = &mut self.network.nodes[site];
         computer.machine = ToyMachine::new(computer.machine.paddles.len());
         computer.session = session;
         self.is_observed[site] = false;
@@ -331,7 +329,7 @@ impl TestSession {
 
     /// Marks sites as absent at the start of the session. Call this before the first run.
     pub(crate) fn set_late_joiners<const N: usize>(&mut self, sites: [usize; N]) {
-        self.checker.late_joiners = (0..self.network.sites.len()).map(|site| sites.contains(&site)).collect();
+        self.checker.late_joiners = (0..self.network.nodes.len()).map(|site| sites.contains(&site)).collect();
         sites.into_iter().for_each(|site| self.network.crash(site));
     }
 

@@ -8,7 +8,7 @@ use coplay::input::{InputWord, Recovery};
 use coplay::session::{AbsentInput, InputHistory, InputPredictor, SendPolicy, StarvationPolicy};
 use coplay::time::{Instant, TimeDelta};
 
-use super::{BitDistribution, SessionFault, SessionScenario};
+use super::{BitDistribution, MachineFault, SessionFault, SessionScenario};
 use crate::clock::NodeClock;
 use crate::session::recording;
 use crate::session::spectators::SpectatorsPlan;
@@ -140,13 +140,13 @@ impl SessionScenario {
         self.joins_by_replay = false;
         let site = random.below(self.sites as u64) as usize;
         let at = Instant::ZERO + TimeDelta::from_millis(random.range(4_000..=8_000));
-        self.faults.push((at, SessionFault::Diverge(site)));
+        self.faults.push((at, SessionFault::Engine(MachineFault::Diverge(site))));
     }
 
     fn draw_faults(&mut self, random: &mut Random) {
         for site in self.starter_count()..self.sites {
             let at = Instant::ZERO + TimeDelta::from_millis(random.range(0..=9_000));
-            self.faults.push((at, SessionFault::Restart(site)));
+            self.faults.push((at, SessionFault::Start(site)));
             self.draw_leave(random, site, at);
         }
         for _ in 0..random.below(4) {
@@ -168,7 +168,7 @@ impl SessionScenario {
     /// Draws, with a probability of 15 %, a permanent cut between two of three or more sites. A scenario with a joiner
     /// has none, because a joiner must reach all sites.
     fn draw_permanent_cut(&mut self, random: &mut Random) {
-        let has_joiner = self.faults.iter().any(|(_, fault)| matches!(fault, SessionFault::Restart(_)));
+        let has_joiner = self.faults.iter().any(|(_, fault)| matches!(fault, SessionFault::Start(_)));
         if self.sites > 2 && !has_joiner && random.chance(0.15) {
             let one = random.below(self.sites as u64) as usize;
             let other = (one + 1 + random.below(self.sites as u64 - 1) as usize) % self.sites;
@@ -221,7 +221,7 @@ impl SessionScenario {
                 add(from + TimeDelta::from_secs(3), SessionFault::Crash(one));
                 if returns {
                     let joins_at = from + TimeDelta::from_secs(3) + (until - from);
-                    add(joins_at, SessionFault::Restart(one));
+                    add(joins_at, SessionFault::Start(one));
                     self.draw_leave(random, one, joins_at);
                 }
             }
@@ -234,8 +234,11 @@ impl SessionScenario {
                 add(until, SessionFault::Restore(one, other));
             }
             7 => {
-                add(from, SessionFault::Slow(one, self.frame_rate.period().scale(0.8 + random.unit())));
-                add(until, SessionFault::Slow(one, cost));
+                add(
+                    from,
+                    SessionFault::Engine(MachineFault::Slow(one, self.frame_rate.period().scale(0.8 + random.unit()))),
+                );
+                add(until, SessionFault::Engine(MachineFault::Slow(one, cost)));
             }
             _ => add(from, SessionFault::Garbage(one, random.range(10..=2_000) as u32)),
         }

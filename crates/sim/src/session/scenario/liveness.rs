@@ -7,8 +7,8 @@ use coplay::time::Instant;
 
 use super::run::SessionRun;
 use super::{
-    DESYNC_RECOVERY_TIME, MAX_IN_FLIGHT_PER_LINK, MAX_MEMORY_PER_SITE, PLAY_TIME, REPLAY_LOG_BYTES, START_DEADLINE,
-    SessionFault, SessionScenario,
+    DESYNC_RECOVERY_TIME, MAX_IN_FLIGHT_PER_LINK, MAX_MEMORY_PER_SITE, MachineFault, PLAY_TIME, REPLAY_LOG_BYTES,
+    START_DEADLINE, SessionFault, SessionScenario,
 };
 use crate::session_network::SessionNetwork;
 use coplay_links::link::{Delay, Jitter, LinkConfig, Loss};
@@ -49,14 +49,15 @@ impl SessionScenario {
                 | SessionFault::HealOneWay(one, other)
                 | SessionFault::Worsen(one, other, _)
                 | SessionFault::Restore(one, other) => [*one, *other].contains(&site),
-                SessionFault::Pause(one, _) | SessionFault::Suspend(one, _) | SessionFault::Slow(one, _) => {
-                    *one == site
-                }
+                SessionFault::Pause(one, _)
+                | SessionFault::Suspend(one, _)
+                | SessionFault::Engine(MachineFault::Slow(one, _)) => *one == site,
                 SessionFault::Crash(one)
-                | SessionFault::Restart(one)
+                | SessionFault::Start(one)
                 | SessionFault::Leave(one)
                 | SessionFault::Move(one) => *one == site,
-                SessionFault::Diverge(one) => self.diverged_site(*one) == site,
+                SessionFault::Engine(MachineFault::Diverge(one)) => self.diverged_site(*one) == site,
+                SessionFault::Split(_) | SessionFault::HealAll => true,
                 SessionFault::Garbage(..) => false,
             })
     }
@@ -198,7 +199,9 @@ impl SessionScenario {
         if none_started && (leavers > 0 || self.is_cut_before_the_lobby_agrees()) {
             return self.check_bounds(network, run);
         }
-        let has_joiner = |fault: &SessionFault| matches!(fault, SessionFault::Restart(_) | SessionFault::Diverge(_));
+        let has_joiner = |fault: &SessionFault| {
+            matches!(fault, SessionFault::Start(_) | SessionFault::Engine(MachineFault::Diverge(_)))
+        };
         if self.drop_timeouts.is_some()
             || self.stall_limit.is_some()
             || self.faults.iter().any(|(_, fault)| has_joiner(fault))
@@ -206,7 +209,7 @@ impl SessionScenario {
             self.check_liveness_with_drops(network, run, frames_when_healed, seconds);
             return self.check_bounds(network, run);
         }
-        for site in (0..self.sites).filter(|site| !left(*site) && !network.sites[*site].is_crashed) {
+        for site in (0..self.sites).filter(|site| !left(*site) && !network.nodes[*site].is_crashed) {
             let speed = (run.checker.confirmed_frames[site] - frames_when_healed[site]) as f64 / seconds;
             if self.has_crash() {
                 self.check_survivor(run, site, speed);
@@ -236,7 +239,7 @@ impl SessionScenario {
     ) {
         let left = |site: usize| self.leaves(site);
         let is_out = |site: usize| run.checker.is_dropped(site) || run.end_reasons[site] == Some(SessionEnd::Dropped);
-        let alive = |site: &usize| !network.sites[*site].is_crashed && !left(*site) && !is_out(*site);
+        let alive = |site: &usize| !network.nodes[*site].is_crashed && !left(*site) && !is_out(*site);
         let alive: Vec<usize> = (0..self.sites).filter(alive).collect();
         // A restarted site could not vote before it was back.
         let steady: Vec<usize> = alive.iter().copied().filter(|site| run.incarnations[*site] == 1).collect();
@@ -256,12 +259,11 @@ impl SessionScenario {
         let decides = decides && steady.iter().any(|site| is_quorum(&steady, &counted(*site)));
         // A joining site cannot find a site that changes its address meanwhile.
         let has = |is: fn(&SessionFault) -> bool| self.faults.iter().any(|(_, fault)| is(fault));
-        if has(|fault| matches!(fault, SessionFault::Restart(_))) && has(|fault| matches!(fault, SessionFault::Move(_)))
-        {
+        if has(|fault| matches!(fault, SessionFault::Start(_))) && has(|fault| matches!(fault, SessionFault::Move(_))) {
             return;
         }
         // Without drop timeouts, the sites wait for a crashed one.
-        let has_crashed = |site: usize| network.sites[site].is_crashed && !left(site);
+        let has_crashed = |site: usize| network.nodes[site].is_crashed && !left(site);
         // A site that left before the others learned that it was back counts as crashed.
         let is_leave_lost = |site: usize| {
             let cannot_be_received = self.crashes(site) || !self.can_receive_leave(site, &steady);
@@ -277,7 +279,7 @@ impl SessionScenario {
         {
             return;
         }
-        let is_frozen = |site: &usize| matches!(network.sites[*site].session.state(), State::Frozen(_));
+        let is_frozen = |site: &usize| matches!(network.nodes[*site].session.state(), State::Frozen(_));
         let may_be_evicting = alive.iter().any(is_frozen);
         let seconds = seconds - self.eviction_seconds(run, may_be_evicting).min(seconds / 2.0);
         let min_fps = self.min_fps();
@@ -337,8 +339,9 @@ impl SessionScenario {
             SessionFault::Pause(_, until) | SessionFault::Suspend(_, until) => *until,
             SessionFault::Cut(one, other) => first(&|fault| *fault == SessionFault::Heal(*one, *other)),
             SessionFault::CutOneWay(one, other) => first(&|fault| *fault == SessionFault::HealOneWay(*one, *other)),
+            SessionFault::Split(_) => first(&|fault| *fault == SessionFault::HealAll),
             SessionFault::Worsen(one, other, _) => first(&|fault| *fault == SessionFault::Restore(*one, *other)),
-            SessionFault::Garbage(..) | SessionFault::Slow(..) => Instant::ZERO,
+            SessionFault::Garbage(..) | SessionFault::Engine(MachineFault::Slow(..)) => Instant::ZERO,
             _ => at,
         }
     }
@@ -375,7 +378,8 @@ impl SessionScenario {
     /// slow session, a compare interval of many frames takes many seconds, and bisection resimulates all of those
     /// frames.
     fn may_detect_desync_too_late(&self) -> bool {
-        let diverges = self.faults.iter().any(|(_, fault)| matches!(fault, SessionFault::Diverge(_)));
+        let diverges =
+            self.faults.iter().any(|(_, fault)| matches!(fault, SessionFault::Engine(MachineFault::Diverge(_))));
         diverges && f64::from(self.compare_every) / self.min_fps() > (DESYNC_RECOVERY_TIME / 2).as_secs_f64()
     }
 
@@ -397,7 +401,7 @@ impl SessionScenario {
         if network.oversized_datagrams > 0 {
             run.checker.report_violation("bounds", format!("{} datagrams are too long", network.oversized_datagrams));
         }
-        for (number, site) in network.sites.iter().enumerate() {
+        for (number, site) in network.nodes.iter().enumerate() {
             let memory = site.session.memory();
             if memory > self.sites * MAX_MEMORY_PER_SITE + if self.joins_by_replay { 3 * REPLAY_LOG_BYTES } else { 0 } {
                 run.checker.report_violation("bounds", format!("the session of site {number} uses {memory} bytes"));
@@ -450,7 +454,7 @@ impl SessionScenario {
         let rollback_steps = f64::from(self.prediction_window + u32::from(reach == 0));
         let step = self.step_cost.iter().max().map_or(0.0, |cost| cost.as_millis_f64() * rollback_steps);
         let wait = slowest.fold(0.0, f64::max).max(self.worst_relay_wait_ms(period)) + step;
-        let has_joiner = self.faults.iter().any(|(_, fault)| matches!(fault, SessionFault::Restart(_)));
+        let has_joiner = self.faults.iter().any(|(_, fault)| matches!(fault, SessionFault::Start(_)));
         let steady = !has_joiner
             && self.permanent_cuts().next().is_none()
             && self.inter_site_links().all(has_constant_latency)

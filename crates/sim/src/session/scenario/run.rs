@@ -5,13 +5,12 @@ use coplay::id::SiteId;
 use coplay::session::{Event, SessionEnd};
 use coplay::time::{Instant, TimeDelta};
 
-use super::{SessionFault, SessionScenario};
+use super::{MachineFault, SessionFault, SessionScenario};
 use crate::scenario_result::ScenarioResult;
 use crate::session::checker::SessionChecker;
 use crate::session::recording::{self, MovieRecording};
 use crate::session::spectators::{self, SpectatorNetwork};
 use crate::session_network::{SessionNetwork, SiteEvent};
-use coplay_links::random::Random;
 
 impl SessionScenario {
     /// Runs the scenario, and checks its sites, spectators and movie.
@@ -37,10 +36,9 @@ impl SessionScenario {
             recording: self.movie_site.map(|site| MovieRecording::new(self.seed, site, &self.settings())),
         };
         let mut network = self.build_network();
-        let mut garbage = Random::stream(self.seed, "garbage");
         for (at, fault) in &self.faults {
             run.run_until(&mut network, *at);
-            self.apply_fault(&mut network, fault, &mut run, &mut garbage);
+            self.apply_fault(&mut network, fault, &mut run);
         }
         let recovered = self.recovery_deadline();
         while network.now() < recovered {
@@ -58,67 +56,41 @@ impl SessionScenario {
         self.result(&network, &run)
     }
 
-    fn apply_fault(
-        &self,
-        network: &mut SessionNetwork,
-        fault: &SessionFault,
-        run: &mut SessionRun,
-        garbage: &mut Random,
-    ) {
+    fn apply_fault(&self, network: &mut SessionNetwork, fault: &SessionFault, run: &mut SessionRun) {
         match fault {
-            SessionFault::Cut(one, other) => network.set_cut(*one, *other, true),
-            SessionFault::Heal(one, other) => network.set_cut(*one, *other, false),
-            SessionFault::CutOneWay(from, to) => network.link(*from, *to).set_cut(true),
-            SessionFault::HealOneWay(from, to) => network.link(*from, *to).set_cut(false),
-            SessionFault::Pause(site, until) => network.pause(*site, *until),
-            SessionFault::Suspend(site, until) => network.suspend(*site, *until),
             SessionFault::Crash(site) => {
                 network.crash(*site);
                 run.checker.on_crash(*site);
             }
-            SessionFault::Leave(site) if !network.sites[*site].is_crashed => {
-                let local = network.sites[*site].clock.local(network.now());
-                network.sites[*site].session.leave(local);
+            SessionFault::Leave(site) if !network.nodes[*site].is_crashed => {
+                let local = network.nodes[*site].clock.local(network.now());
+                network.nodes[*site].session.leave(local);
                 run.checker.on_leave(*site);
                 network.wake(*site);
             }
             SessionFault::Leave(_) => {}
-            SessionFault::Restart(site) if !network.sites[*site].is_crashed => {}
-            SessionFault::Restart(site) => {
+            SessionFault::Start(site) if !network.nodes[*site].is_crashed => {}
+            SessionFault::Start(site) => {
                 run.incarnations[*site] += 1;
                 self.restart_site(network, *site, run.incarnations[*site]);
                 run.checker.on_restart(*site);
                 run.end_reasons[*site] = None;
             }
-            SessionFault::Move(site) => network.change_address(*site),
-            SessionFault::Worsen(one, other, config) => {
-                network.link(*one, *other).set_config(config.clone());
-                network.link(*other, *one).set_config(config.clone());
-            }
-            SessionFault::Restore(one, other) => {
-                for (from, to) in [(*one, *other), (*other, *one)] {
-                    let config = self.links[from * self.sites + to].clone();
-                    network.link(from, to).set_config(config);
-                }
-            }
             // A machine whose session is over diverges from no other.
-            SessionFault::Diverge(site) if run.end_reasons[*site].is_some() => {}
-            SessionFault::Diverge(site) => {
-                let frame = network.sites[*site].session.stats().frame.number() + 5;
-                network.sites[*site].diverges_at = Some(frame);
+            SessionFault::Engine(MachineFault::Diverge(site)) if run.end_reasons[*site].is_some() => {}
+            SessionFault::Engine(MachineFault::Diverge(site)) => {
+                let frame = network.nodes[*site].session.stats().frame.number() + 5;
+                network.nodes[*site].diverges_at = Some(frame);
                 run.checker.on_divergence(self.diverged_site(*site), frame);
                 run.divergence = Some((*site, frame));
             }
-            SessionFault::Slow(site, cost) => network.sites[*site].step_cost = *cost,
-            SessionFault::Garbage(site, packets) => inject_garbage(network, *site, *packets, garbage),
+            SessionFault::Engine(MachineFault::Slow(site, cost)) => network.nodes[*site].step_cost = *cost,
+            _ => _ = network.apply(fault, &mut |_| ()),
         }
     }
 
     fn result(&self, network: &SessionNetwork, run: &SessionRun) -> ScenarioResult {
-        let links = network.links().iter().map(|link| link.stats());
-        let (packets, losses) = links.fold((0, 0), |(packets, losses), link| {
-            (packets + link.sent, losses + link.lost + link.overflowed + link.cut)
-        });
+        let traffic = network.traffic();
         let faults = |is: fn(&SessionFault) -> bool| self.faults.iter().filter(|(_, fault)| is(fault)).count() as u64;
         ScenarioResult {
             trace_hash: run.checker.trace_hash,
@@ -126,9 +98,9 @@ impl SessionScenario {
             frames: run.checker.total_confirmed,
             activity_count: run.checker.spectated_frames,
             recorded: run.checker.movie_frames,
-            packets,
-            lost_datagrams: losses,
-            rejected_datagrams: network.sites.iter().map(|site| site.session.stats().dropped_datagrams.total()).sum(),
+            packets: traffic.sent,
+            lost_datagrams: traffic.lost + traffic.overflowed + traffic.cut,
+            rejected_datagrams: network.nodes.iter().map(|site| site.session.stats().dropped_datagrams.total()).sum(),
             cuts: faults(|fault| matches!(fault, SessionFault::Cut(..) | SessionFault::CutOneWay(..))),
             crashes: faults(|fault| matches!(fault, SessionFault::Crash(_))),
             features: self.features().to_vec(),
@@ -152,20 +124,6 @@ impl SessionScenario {
             self.restart_site(network, diverged, 2);
             run.checker.on_restart(diverged);
         }
-    }
-}
-
-/// Sends random datagrams from unknown addresses to a site. About half of them begin like a hello. Rejecting datagrams
-/// that forge a peer's address is the task of the transport.
-fn inject_garbage(network: &mut SessionNetwork, site: usize, packets: u32, random: &mut Random) {
-    let mut bytes = [0u8; 200];
-    for _ in 0..packets {
-        let len = random.below(bytes.len() as u64) as usize;
-        bytes.fill_with(|| random.bits() as u8);
-        if random.chance(0.5) {
-            bytes[0] = coplay::codec::VERSION;
-        }
-        network.inject(site, coplay::id::Addr(1_000_000 + random.below(1_000)), &bytes[..len]);
     }
 }
 
@@ -209,7 +167,7 @@ impl SessionRun {
             }
             let incarnations = &self.incarnations;
             if let Some(movie) = self.recording.as_mut().filter(|movie| incarnations[movie.site()] == 1) {
-                movie.record_confirmed_frames(&mut network.sites[movie.site()].session);
+                movie.record_confirmed_frames(&mut network.nodes[movie.site()].session);
             }
             if network.now() >= until {
                 return;

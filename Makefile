@@ -40,6 +40,7 @@ test: setup-test ## run all checks: format, lints, docs, tests, games, purity, l
 	@echo '==> docs'
 	@RUSTDOCFLAGS='-D warnings' $(CARGO) doc -q --workspace --no-deps
 	@echo '==> tests'
+	@scripts/test-modules
 	@$(CARGO) test -q --workspace
 	@echo '==> games'
 	@games/tennis/check

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use coplay_shell::values::parse_seed;
 
-/// Repeat the experiments of five papers on networked games, and preview games and mazes over real links.
+/// Repeat the experiments of five papers on networked games
 #[derive(Debug, Parser)]
 #[command(name = "coplay-lab", version, disable_help_subcommand = true, arg_required_else_help = true)]
 pub struct Cli {
@@ -18,15 +18,23 @@ pub struct Cli {
 /// Commands of the program.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// List the experiments, with their purpose and duration
+    /// List all experiments, with their purpose and duration
     List,
-    /// Run experiments, write their data and figures, and print which claims hold
+    /// Run some experiments, and print which claims hold
+    ///
+    /// The command also writes the data and figures.
     Run(RunArgs),
-    /// Run all experiments, and write report.html with all figures, data and claims
+    /// Run all experiments, and write report.html
+    ///
+    /// The page contains all figures, data and claims. The command also writes them as files.
     Report(ReportArgs),
-    /// Simulate a game over a link, and print its speed and latency for several input delays and prediction windows
+    /// Simulate a game over a link, and print its speed and latency
+    ///
+    /// The table has a row for each of several input delays and prediction windows.
     Feel(FeelArgs),
-    /// Measure how far apart the views of several sites of a maze were, from the traces that they wrote
+    /// Measure how far apart the sites of a maze were, from their traces
+    ///
+    /// The drift is the distance between one site's view of an avatar and the view of its owner at the same instant.
     Drift(DriftArgs),
 }
 
@@ -143,12 +151,17 @@ fn parse_bounded_number(text: &str, max: f64, unit: &str) -> Result<f64, String>
 #[cfg(test)]
 mod tests {
     use coplay_shell::command_line;
+    use coplay_shell::error::AppError;
 
     use super::*;
 
-    fn usage_error_text(args: &[&str]) -> String {
+    fn parse(args: &[&str]) -> Result<Result<Cli, String>, AppError> {
         let args = [&["coplay-lab"], args].concat();
-        command_line::parse::<Cli>(args.iter().map(Into::into)).unwrap_err().to_string()
+        command_line::parse(command_line::command::<Cli>(), args.iter().map(Into::into))
+    }
+
+    fn usage_error_text(args: &[&str]) -> String {
+        parse(args).unwrap_err().to_string()
     }
 
     #[test]
@@ -162,7 +175,7 @@ mod tests {
             (&[][..], "error: missing subcommand\nhint: `coplay-lab --help` lists all commands"),
             (&["reprot"], "error: there is no command \"reprot\"\nhint: did you mean `coplay-lab report`?"),
             (&["run"], "error: missing NAME\nhint: `coplay-lab run --help` lists all options"),
-            (&["drift"], "error: missing TRACE...\nhint: `coplay-lab drift --help` lists all options"),
+            (&["drift"], "error: missing TRACE\nhint: `coplay-lab drift --help` lists all options"),
             (
                 &["feel", "--rtt", "-0.5"],
                 "error: invalid value \"-0.5\" for --rtt: must be a number from 0 to 2000 ms\n\
@@ -183,8 +196,7 @@ mod tests {
         for args in
             [&["feel", "--rtt", "9", "--jitter", "9", "--loss", "9", "--seed", "9"][..], &["report", "--seed", "9"]]
         {
-            let args = [&["coplay-lab"], args].concat();
-            assert!(command_line::parse::<Cli>(args.iter().map(Into::into)).unwrap().is_ok(), "{args:?}");
+            assert!(parse(args).unwrap().is_ok(), "{args:?}");
         }
     }
 

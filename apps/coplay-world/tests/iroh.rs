@@ -1,13 +1,11 @@
 //! A player that connects by iroh: it plays, learns the addresses of the other servers, and moves to another server
 //! when its own dies.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
-use common::{RunningServer, free_port, start_server, state_field, wait_for, wait_until_healthy};
+use crate::common::{RunningServer, free_port, start_server, state_field, wait_for, wait_until_healthy};
 use coplay::time::TimeDelta;
 use coplay_net::iroh::{IrohAddr, IrohTransport, RelayConfig};
 use coplay_net::key::Identity;

@@ -1,12 +1,10 @@
 //! An attacker that reaches the servers' port records their messages, and replays them to a server that was not running
 //! then: the server rejects them.
 
-mod common;
-
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use common::{RunningServer, free_port, start_server, state_field, wait_for, wait_until_healthy};
+use crate::common::{RunningServer, free_port, start_server, state_field, wait_for, wait_until_healthy};
 use zenoh::Wait as _;
 
 /// Recorded message: its zenoh key and its payload.

@@ -1,17 +1,15 @@
 //! Tests of servers in processes of their own over real sockets: a crash and restart, a stop by SIGTERM, a server with
 //! a different maze, `bench`, and the messages of commands that fail.
 
-mod common;
-
 use std::net::UdpSocket;
 use std::process::{Command, Output, Stdio};
 
-use common::{PROGRAM, RunningServer, SECRET, free_port, http_get, state_field, wait_for, wait_until_healthy};
+use crate::common::{PROGRAM, RunningServer, SECRET, free_port, http_get, state_field, wait_for, wait_until_healthy};
 
 const PLAYER_COUNT: u32 = 12;
 
 fn start_plain_server(player_port: u16, http_port: u16, peers: &[u16]) -> RunningServer {
-    common::start_server(player_port, http_port, peers, &[])
+    crate::common::start_server(player_port, http_port, peers, &[])
 }
 
 #[test]
@@ -84,7 +82,7 @@ fn sigterm_shuts_the_server_down_cleanly() {
 /// already running must continue.
 #[test]
 fn server_with_mismatched_settings_exits_with_a_hint() {
-    let first = common::start_server(free_port(), free_port(), &[], &["--seed", "7"]);
+    let first = crate::common::start_server(free_port(), free_port(), &[], &["--seed", "7"]);
     wait_until_healthy(&first);
     let peer = format!("127.0.0.1:{}", first.player_port);
     let listen = format!("127.0.0.1:{}", free_port());

@@ -1,6 +1,7 @@
 //! Command line of `coplay`: commands, flags, and their parsing.
 
 pub mod delays;
+mod heading;
 pub mod maze;
 pub mod maze_online;
 pub mod net;
@@ -39,24 +40,31 @@ pub struct Cli {
 pub enum Command {
     /// Play a game on this computer
     Play(PlayArgs),
-    /// Replay a movie, and check that the machine reaches the recorded states
-    Replay(ReplayArgs),
     /// Host a game that other players join with a ticket
     Host(net::HostArgs),
     /// Join a game that another player hosts
     Join(net::JoinArgs),
     /// Watch a game as a spectator
     Watch(net::WatchArgs),
-    /// Show two sites that share a game over a bad link, with dials for the link, the input delay and the prediction
-    /// window
-    Demo(DemoArgs),
-    /// Check whether a game can be shared on its machine: with rollback, in lockstep only, or not at all
+    /// Replay a movie, and check that it reaches the recorded states
+    Replay(ReplayArgs),
+    /// Check whether and how a game can be shared
+    ///
+    /// The verdict is rollback, lockstep only, or unfit.
     Check(CheckArgs),
-    /// Play in a maze with other players and with bots, without a server or on the servers of a world
+    /// Play in a maze with other players and with bots
+    ///
+    /// The maze needs no server; it can also run on the servers of a world.
     Maze(maze::MazeArgs),
-    /// Run and test servers of a shared world (see `coplay world --help`)
+    /// Show two sites that share a game over a bad link
+    ///
+    /// The demo has dials for the link, the input delay and the prediction window.
+    Demo(DemoArgs),
+    /// Run and test servers of a shared world
     #[command(disable_help_flag = true)]
     World(OtherProgramArgs),
+    /// Show the settings and the path of their file
+    Config,
     /// Run `coplay-lab`
     #[command(hide = true, disable_help_flag = true)]
     Lab(OtherProgramArgs),
@@ -69,8 +77,6 @@ pub enum Command {
     /// Measure the time that a machine takes, for `coplay-lab feel`
     #[command(hide = true)]
     MeasureMachine(CheckArgs),
-    /// Show the settings and the path of their file
-    Config,
 }
 
 /// Arguments that are passed on to another program.
@@ -183,6 +189,9 @@ impl MachineArgs {
 pub struct PlayArgs {
     /// File of the game [default: the tennis game of coplay, or no game for a core that needs none]
     pub game: Option<PathBuf>,
+    /// Flags that choose the output.
+    #[command(flatten)]
+    pub display: DisplayArgs,
     /// Flags that choose the machine.
     #[command(flatten)]
     pub machine: MachineArgs,
@@ -204,9 +213,6 @@ pub struct PlayArgs {
     /// Let bots play, with inputs drawn from this seed; the same seed gives the same inputs
     #[arg(long, value_name = "SEED", value_parser = parse_seed)]
     pub bot: Option<u64>,
-    /// Flags that choose the output.
-    #[command(flatten)]
-    pub display: DisplayArgs,
 }
 
 /// Arguments of `coplay replay`.
@@ -216,12 +222,12 @@ pub struct ReplayArgs {
     pub file: PathBuf,
     /// File of the game that was recorded [default: the tennis game of coplay, or no game for a core that needs none]
     pub game: Option<PathBuf>,
-    /// Flags that choose the machine.
-    #[command(flatten)]
-    pub machine: MachineArgs,
     /// Flags that choose the output.
     #[command(flatten)]
     pub display: DisplayArgs,
+    /// Flags that choose the machine.
+    #[command(flatten)]
+    pub machine: MachineArgs,
 }
 
 /// Arguments of `coplay check`.
@@ -259,6 +265,9 @@ pub struct CheckArgs {
 pub struct DemoArgs {
     /// File of the game [default: the tennis game of coplay, or no game for a core that needs none]
     pub game: Option<PathBuf>,
+    /// Flags that choose the output.
+    #[command(flatten)]
+    pub display: DisplayArgs,
     /// Flags that choose the machine.
     #[command(flatten)]
     pub machine: MachineArgs,
@@ -291,9 +300,6 @@ pub struct DemoArgs {
     /// Save the last picture to this file: a PNG image of the window, or the text of the terminal
     #[arg(long, value_name = "FILE")]
     pub screenshot: Option<PathBuf>,
-    /// Flags that choose the output.
-    #[command(flatten)]
-    pub display: DisplayArgs,
 }
 
 impl DisplayArgs {
@@ -309,7 +315,11 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Result<Cli, Str
     if args.len() < 2 {
         return Err(AppError::usage("missing command").hint("try `coplay play`; `coplay --help` lists all commands"));
     }
-    command_line::parse(args)
+    command_line::parse(command(), args)
+}
+
+fn command() -> clap::Command {
+    heading::add(command_line::command::<Cli>())
 }
 
 #[cfg(test)]
@@ -322,7 +332,7 @@ mod tests {
 
     #[test]
     fn clap_definition_is_consistent() {
-        command_line::command::<Cli>().debug_assert();
+        command().debug_assert();
     }
 
     #[test]
@@ -492,11 +502,21 @@ mod tests {
     }
 
     #[test]
-    fn help_is_not_an_error() {
+    fn help_fits_a_terminal_of_80_by_24() {
         let help = parse(["coplay", "--help"].map(Into::into)).unwrap().unwrap_err();
-        assert!(
-            ["replay", "config", "host", "join", "watch", "world"].iter().all(|command| help.contains(command)),
-            "{help}"
-        );
+        let lines: Vec<&str> = help.lines().collect();
+        assert!(lines.len() < 24 && lines.iter().all(|line| line.chars().count() < 80), "{help}");
+        let listed: Vec<&str> = lines.iter().filter_map(|line| line.strip_prefix("  ")?.split(' ').next()).collect();
+        let commands = ["play", "host", "join", "watch", "replay", "check", "maze", "demo", "world", "config"];
+        assert_eq!(listed[..commands.len()], commands, "{help}");
+    }
+
+    #[test]
+    fn help_lists_common_flags_first() {
+        let help = parse(["coplay", "host", "--help"].map(Into::into)).unwrap().unwrap_err();
+        let at = |text: &str| help.find(text).unwrap_or_else(|| panic!("no {text} in\n{help}"));
+        let parts =
+            ["\nOptions:", "--players", "\nDisplay:", "--terminal", "\nMachine:", "--core", "\nDelay", "--delay"];
+        assert!(parts.map(at).is_sorted(), "{help}");
     }
 }

@@ -27,7 +27,7 @@ fn check_reports_rollback_lockstep_or_unfit() {
     let forgets = build_core(CoreDefect::Forgets);
     let inexact = dir.run(&["check", "--core", &forgets.path_string(), "--frames", "300", "--players", "1"]);
     assert!(inexact.code == Some(0) && inexact.out.contains("lockstep only"), "{inexact:?}");
-    assert!(inexact.out.contains("1 player,"), "{inexact:?}");
+    assert!(inexact.out.contains("1 pad,"), "{inexact:?}");
 }
 
 #[test]

@@ -1,6 +1,4 @@
 //! The program `coplay`, run as a user runs it: real processes, sockets and terminals.
-//!
-//! One executable for all tests, because linking one takes longer than most tests run.
 
 mod bad_input;
 mod common;

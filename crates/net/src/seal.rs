@@ -61,8 +61,8 @@ impl Sealer {
         self.next_number
     }
 
-    /// Appends `content` to `message`, sealed under the next number. Returns `None`, and leaves the message as it is, if
-    /// the content is longer than the cipher allows (256 GiB) or all numbers are used up.
+    /// Appends `content` to `message`, sealed under the next number. Returns `None`, and leaves the message as it is,
+    /// if the content is longer than the cipher allows (256 GiB) or all numbers are used up.
     pub fn seal(&mut self, associated_data: &[u8], content: &[u8], message: &mut Vec<u8>) -> Option<()> {
         let number = self.next_number;
         self.next_number = number.checked_add(1)?;

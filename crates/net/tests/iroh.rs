@@ -1,12 +1,9 @@
 //! The iroh transport on real sockets, without any server.
 
-#[allow(unreachable_pub, reason = "shared with another test")]
-mod common;
-
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
-use common::{connected_peer, received_datagram, wait_for};
+use crate::common::{connected_peer, received_datagram, wait_for};
 use coplay::codec::MAX_DATAGRAM;
 use coplay::spectator_feed::message::is_feed;
 use coplay_net::iroh::{IrohAddr, IrohTransport, RelayConfig};

@@ -1,12 +1,9 @@
 //! Secured UDP on real sockets.
 
-#[allow(unreachable_pub, reason = "shared with another test")]
-mod common;
-
 use std::net::UdpSocket;
 use std::sync::mpsc::{Receiver, sync_channel};
 
-use common::{connected_peer, received_datagram, wait_for};
+use crate::common::{connected_peer, received_datagram, wait_for};
 use coplay_net::key::{Identity, Secret};
 use coplay_net::udp::UdpTransport;
 use coplay_net::{Incoming, PeerAddr, Transport};

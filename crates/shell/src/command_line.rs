@@ -8,12 +8,13 @@ use clap::{Arg, Command, CommandFactory, FromArgMatches};
 use crate::error::AppError;
 use crate::usage_error::usage_error;
 
-/// Parses a command line, whose first element is the name of the program. `Ok(Err(text))` is help or version text that
-/// the user asked for, to be printed to stdout.
-pub fn parse<T: CommandFactory + FromArgMatches>(
+/// Parses a command line, whose first element is the name of the program, with the definition `command`.
+/// `Ok(Err(text))` is help or version text that the user asked for, to be printed to stdout.
+pub fn parse<T: FromArgMatches>(
+    command: Command,
     args: impl IntoIterator<Item = OsString>,
 ) -> Result<Result<T, String>, AppError> {
-    let (args, command): (Vec<_>, _) = (args.into_iter().collect(), command::<T>());
+    let args: Vec<OsString> = args.into_iter().collect();
     let matches = command.clone().try_get_matches_from(&args);
     match matches.and_then(|matches| T::from_arg_matches(&matches)) {
         Ok(parsed) => Ok(Ok(parsed)),

@@ -29,7 +29,7 @@ pub fn run<T: CommandFactory + FromArgMatches>(
     command: impl FnOnce(T) -> Result<ExitCode, AppError>,
 ) -> ExitCode {
     panic_hook::install(ThreadPanics::Printed);
-    exit_code(panic_hook::catch(|| match command_line::parse(args)? {
+    exit_code(panic_hook::catch(|| match command_line::parse(command_line::command::<T>(), args)? {
         Ok(parsed) => command(parsed),
         Err(help) => {
             print_stdout(&help);

@@ -40,12 +40,12 @@ pub struct MazePlayArgs {
     /// Side and seed of the maze, and number of ninjas.
     #[command(flatten)]
     pub layout: MazeLayoutArgs,
-    /// Stop after this many seconds, 1 to 86400 [default: no limit; with --headless: 60]
-    #[arg(long, value_name = "N", value_parser = whole_number_in::<u32>(1..=86_400, "s"))]
-    pub seconds: Option<u32>,
     /// Flags that choose the output.
     #[command(flatten)]
     pub display: DisplayArgs,
+    /// Stop after this many seconds, 1 to 86400 [default: no limit; with --headless: 60]
+    #[arg(long, value_name = "N", value_parser = whole_number_in::<u32>(1..=86_400, "s"))]
+    pub seconds: Option<u32>,
 }
 
 /// Flags for the size and the seed of the maze, and for the number of ninjas.

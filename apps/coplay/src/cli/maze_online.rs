@@ -30,6 +30,9 @@ pub struct MazeHostArgs {
     /// Generate the maze from this seed, a whole number [default: random]
     #[arg(long, value_name = "SEED", value_parser = parse_seed)]
     pub seed: Option<u64>,
+    /// Flags of the player at this site.
+    #[command(flatten)]
+    pub player: MazePlayerArgs,
     /// Set the playout delay, which gives updates time to arrive: every site shows the avatars of the other sites as
     /// they were this long ago plus one bucket, and its own avatars without delay; 10 to 1000 ms in steps of 10
     #[arg(
@@ -61,9 +64,6 @@ pub struct MazeHostArgs {
     /// if multicast is not available
     #[arg(long, value_name = "auto|off|ADDR:PORT", default_value = "auto", value_parser = parse_multicast)]
     pub multicast: MulticastArg,
-    /// Flags of the player at this site.
-    #[command(flatten)]
-    pub player: MazePlayerArgs,
 }
 
 /// Arguments of `coplay maze join`.
@@ -75,6 +75,9 @@ pub struct MazeJoinArgs {
     /// flag for more servers
     #[arg(long, value_name = "URL", conflicts_with_all = ["ticket", "ninjas", "rate", "reckon", "trace", "stats"])]
     pub world: Vec<String>,
+    /// Flags of the player at this site.
+    #[command(flatten)]
+    pub player: MazePlayerArgs,
     /// Let others reach you through this relay in place of the ticket's: `none`, `default` or a URL; you still reach
     /// the ticket's site through its relay, except with `none`, which uses no relay; no effect with a udp:// ticket
     #[arg(long, value_name = "none|default|URL")]
@@ -83,17 +86,21 @@ pub struct MazeJoinArgs {
     /// opened the maze with multicast (`auto`), or never (`off`)
     #[arg(long, value_name = "auto|off", default_value = "auto", value_parser = parse_multicast_switch)]
     pub multicast: MulticastArg,
-    /// Flags of the player at this site.
-    #[command(flatten)]
-    pub player: MazePlayerArgs,
 }
 
 /// Flags of a site in a maze that other sites can join: the same for the host and the joiners.
 #[derive(Args, Clone, Debug)]
 pub struct MazePlayerArgs {
+    /// Flags that choose the output.
+    #[command(flatten)]
+    pub display: OnlineDisplayArgs,
     /// Add this many ninjas (avatars that software controls), 0 to 31 [default: 0; with --headless: 1]
     #[arg(long, value_name = "N", value_parser = whole_number::<u8>(0..=31))]
     pub ninjas: Option<u8>,
+    /// Leave after this many seconds, 1 to 86400; with --headless and without --world, the ninjas stop 3 s earlier, and
+    /// the site waits up to 10 s longer until no avatar has moved for 3 s, so that all sites agree on the scores
+    #[arg(long, value_name = "N", value_parser = whole_number_in::<u32>(1..=86_400, "s"))]
+    pub seconds: Option<u32>,
     /// Send updates of each of your avatars at a fixed rate, as Gautier et al. do: 1, 2, 4, 5, 10, 20, 25, 50 or 100
     /// per second [default: as with --reckon 8, and fewer while updates are lost or late]
     #[arg(long, value_name = "HZ", conflicts_with = "reckon", value_parser = parse_update_rate)]
@@ -111,19 +118,12 @@ pub struct MazePlayerArgs {
     /// delay=MS,jitter=MS,loss=PERCENT,burst=PACKETS,duplicate=PERCENT,reorder,rate=KBIT,queue=MS,cut=FROM-UNTIL,seed=N
     #[arg(long, value_name = "IMPAIRMENT", value_parser = str::parse::<Impairment>)]
     pub impair: Option<Impairment>,
-    /// Leave after this many seconds, 1 to 86400; with --headless and without --world, the ninjas stop 3 s earlier, and
-    /// the site waits up to 10 s longer until no avatar has moved for 3 s, so that all sites agree on the scores
-    #[arg(long, value_name = "N", value_parser = whole_number_in::<u32>(1..=86_400, "s"))]
-    pub seconds: Option<u32>,
     /// Write all sent, received and displayed updates to this file, for `coplay-lab drift`
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
     /// Write statistics of the run to this file at the end (JSON)
     #[arg(long, value_name = "FILE")]
     pub stats: Option<PathBuf>,
-    /// Flags that choose the output.
-    #[command(flatten)]
-    pub display: OnlineDisplayArgs,
 }
 
 impl MazePlayerArgs {

@@ -19,6 +19,9 @@ use crate::frontend::FrontendRequest;
 pub struct HostArgs {
     /// File of the game [default: the tennis game of coplay, or no game for a core that needs none]
     pub game: Option<PathBuf>,
+    /// Flags that choose the output.
+    #[command(flatten)]
+    pub display: OnlineDisplayArgs,
     /// Flags that choose the machine.
     #[command(flatten)]
     pub machine: MachineArgs,
@@ -60,9 +63,6 @@ pub struct HostArgs {
     /// Flags of the player at this site.
     #[command(flatten)]
     pub player: PlayerArgs,
-    /// Flags that choose the output.
-    #[command(flatten)]
-    pub display: OnlineDisplayArgs,
 }
 
 /// Flags of a joiner or spectator: the host's ticket, and the game and the machine to open.
@@ -85,6 +85,9 @@ pub struct ConnectArgs {
 /// Arguments of `coplay join`.
 #[derive(Args, Clone, Debug)]
 pub struct JoinArgs {
+    /// Flags that choose the output.
+    #[command(flatten)]
+    pub display: OnlineDisplayArgs,
     /// Ticket of the host, and the game and machine to open.
     #[command(flatten)]
     pub connect: ConnectArgs,
@@ -94,23 +97,20 @@ pub struct JoinArgs {
     /// Flags of the player at this site.
     #[command(flatten)]
     pub player: PlayerArgs,
-    /// Flags that choose the output.
-    #[command(flatten)]
-    pub display: OnlineDisplayArgs,
 }
 
 /// Arguments of `coplay watch`.
 #[derive(Args, Clone, Debug)]
 pub struct WatchArgs {
+    /// Flags that choose the output.
+    #[command(flatten)]
+    pub display: OnlineDisplayArgs,
     /// Ticket of the host, and the game and machine to open.
     #[command(flatten)]
     pub connect: ConnectArgs,
     /// Name, simulated uplink and log files.
     #[command(flatten)]
     pub participant: ParticipantArgs,
-    /// Flags that choose the output.
-    #[command(flatten)]
-    pub display: OnlineDisplayArgs,
 }
 
 /// Access of the local network to a game.
@@ -165,14 +165,14 @@ pub struct ParticipantArgs {
     /// Set the name that other players see [default: your login name]
     #[arg(long, value_name = "TEXT")]
     pub name: Option<String>,
+    /// Frame limit and output files.
+    #[command(flatten)]
+    pub log: LogArgs,
     /// Simulate a bad uplink, for tests and measurements: a list of any of these, which may start with lan, broadband,
     /// wifi, mobile, satellite or awful, with rate in kbit/s and cut in seconds from the start:
     /// delay=MS,jitter=MS,loss=PERCENT,burst=PACKETS,duplicate=PERCENT,reorder,rate=KBIT,queue=MS,cut=FROM-UNTIL,seed=N
     #[arg(long, value_name = "IMPAIRMENT", value_parser = str::parse::<Impairment>)]
     pub impair: Option<Impairment>,
-    /// Frame limit and output files.
-    #[command(flatten)]
-    pub log: LogArgs,
 }
 
 /// Frame limit and output files of a run.

@@ -10,7 +10,7 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Waits for the first event for which `pick` returns a value, discards the events before it, and returns the value.
 #[track_caller]
-pub fn wait_for<T>(incoming: &Receiver<Incoming>, pick: impl Fn(Incoming) -> Option<T>) -> T {
+pub(crate) fn wait_for<T>(incoming: &Receiver<Incoming>, pick: impl Fn(Incoming) -> Option<T>) -> T {
     let deadline = Instant::now() + TIMEOUT;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -26,11 +26,11 @@ pub fn wait_for<T>(incoming: &Receiver<Incoming>, pick: impl Fn(Incoming) -> Opt
 }
 
 /// Returns the peer of a connection event.
-pub fn connected_peer(incoming: Incoming) -> Option<PeerKey> {
+pub(crate) fn connected_peer(incoming: Incoming) -> Option<PeerKey> {
     if let Incoming::Connected { peer, .. } = incoming { Some(peer) } else { None }
 }
 
 /// Returns the sender and content of a datagram event.
-pub fn received_datagram(incoming: Incoming) -> Option<(PeerKey, Vec<u8>)> {
+pub(crate) fn received_datagram(incoming: Incoming) -> Option<(PeerKey, Vec<u8>)> {
     if let Incoming::Datagram { from, bytes, .. } = incoming { Some((from, bytes)) } else { None }
 }

@@ -1,0 +1,6 @@
+//! Servers in processes of their own, over real sockets.
+
+mod common;
+mod iroh;
+mod replay;
+mod servers;

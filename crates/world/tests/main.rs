@@ -1,0 +1,5 @@
+//! Servers of a world and their players in virtual time.
+
+mod leaving;
+mod player;
+mod servers;

@@ -485,7 +485,7 @@ mod tests {
             ranges.iter().for_each(|range| assert!(help.contains(range), "{range} is missing in\n{help}"));
         };
         let max_ninjas = coplay_maze::MAX_AVATARS - 1;
-        let sides = format!("{} to {}", maze::side_range().start(), maze::side_range().end());
+        let sides = format!("{} to {}", coplay_maze::Maze::SIDE_RANGE.start(), coplay_maze::Maze::SIDE_RANGE.end());
         assert_contains("play", &[&format!("0 to {max_ninjas}"), &sides]);
         let ticks = format!("10 to {}0 ms", coplay_maze::MazeSettings::MAX_TICKS);
         assert_contains("host", &["0 to 31", &sides, &ticks, "1, 2, 4, 5, 10, 20, 25, 50 or 100"]);

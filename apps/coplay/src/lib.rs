@@ -13,6 +13,7 @@ pub mod cli;
 pub mod config;
 pub mod connect;
 pub mod demo;
+mod display_args;
 pub mod frame_timer;
 pub mod frontend;
 pub mod game;

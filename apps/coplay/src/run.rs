@@ -14,6 +14,7 @@ use crate::cli::{self, Command};
 use crate::config::{self, UserSettings};
 use crate::demo::Demo;
 use crate::demo::site_pair::DemoSettings;
+use crate::display_args::{frontend_for, load_config};
 use crate::frontend::{self, AvailableOutputs, DisplayOptions, FrontendKind, terminal};
 use crate::game::{self, GameImage, MachineSpec};
 use crate::measure;
@@ -132,20 +133,6 @@ fn demo_settings(args: &cli::DemoArgs) -> Result<DemoSettings, AppError> {
         Some((input_delay, prediction_window)) => DemoSettings { input_delay, prediction_window, ..link },
         None => DemoSettings { auto_delay: true, ..link },
     })
-}
-
-/// Returns the front end that the flags choose, by default the best available one; `None` with `--headless`. Without
-/// `--headless`, fails if the requested output is not available, or if there is neither a display nor a terminal.
-pub(crate) fn frontend_for(display: &cli::DisplayArgs) -> Result<Option<FrontendKind>, AppError> {
-    if display.headless { Ok(None) } else { FrontendKind::choose_required(display.requested_frontend()).map(Some) }
-}
-
-/// Loads the settings, and applies `--scale` and `--mute` to them. A headless run starts from the default settings.
-pub(crate) fn load_config(display: &cli::DisplayArgs) -> Result<UserSettings, AppError> {
-    let mut config = if display.headless { UserSettings::default() } else { UserSettings::load()? };
-    config.scale = display.scale.unwrap_or(config.scale);
-    config.mute |= display.mute;
-    Ok(config)
 }
 
 /// Opens the machine of `spec` with the game in this file. Without a file, opens a core that needs no game alone, and

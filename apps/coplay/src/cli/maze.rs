@@ -1,7 +1,5 @@
 //! Commands and flags of `coplay maze`.
 
-use std::ops::RangeInclusive;
-
 use clap::{Args, Subcommand};
 use coplay_maze::{MAX_AVATARS, Maze};
 use coplay_shell::values::{parse_seed, whole_number, whole_number_in};
@@ -55,14 +53,9 @@ pub struct MazeLayoutArgs {
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = whole_number::<u8>(0..=MAX_NINJAS))]
     pub ninjas: u8,
     /// Set the number of cells on each side of the maze, 4 to 128
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = whole_number::<u8>(side_range()))]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = whole_number::<u8>(Maze::SIDE_RANGE))]
     pub side: u8,
     /// Generate the maze from this seed, a whole number [default: random]
     #[arg(long, value_name = "SEED", value_parser = parse_seed)]
     pub seed: Option<u64>,
-}
-
-/// Returns the range of `--side`, in cells.
-pub(super) fn side_range() -> RangeInclusive<u8> {
-    Maze::SIDE_RANGE
 }

@@ -5,14 +5,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 use coplay::peer_world::UpdatePolicy;
-use coplay_maze::MazeSettings;
+use coplay_maze::{Maze, MazeSettings};
 use coplay_net::impair::Impairment;
 use coplay_net::iroh::RelayConfig;
 use coplay_net::mesh::MulticastConfig;
 use coplay_shell::values::{parse_seed, whole_number, whole_number_in};
 
 use super::DisplayArgs;
-use super::maze::side_range;
 use super::net::{LanVisibility, OnlineDisplayArgs};
 
 /// Duration of a tick, the time step of the maze, in milliseconds.
@@ -25,7 +24,7 @@ const TICKS_PER_SECOND: u32 = 1_000 / TICK_MS as u32;
 #[derive(Args, Clone, Debug)]
 pub struct MazeHostArgs {
     /// Set the number of cells on each side of the maze, 4 to 128
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = whole_number::<u8>(side_range()))]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = whole_number::<u8>(Maze::SIDE_RANGE))]
     pub side: u8,
     /// Generate the maze from this seed, a whole number [default: random]
     #[arg(long, value_name = "SEED", value_parser = parse_seed)]

@@ -6,6 +6,7 @@ pub mod window;
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use coplay_shell::error::AppError;
 use coplay_shell::panic_hook;
@@ -14,6 +15,9 @@ use crate::config::{Action, UserSettings};
 use crate::key::Key;
 use crate::scene::{join_footer, key_hint};
 use crate::ui_link::{GamePort, ui_link};
+
+/// Time in which a second request to quit confirms the first.
+pub(crate) const QUIT_CONFIRM_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Kind of front end that shows a game.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,11 +1,9 @@
 //! Confirmation before a player quits a game that others play.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use crate::frontend::QUIT_CONFIRM_TIMEOUT;
 use crate::scene::{Overlay, join_footer, key_hint};
-
-/// Time in which a second request to quit confirms the first.
-pub(crate) const QUIT_CONFIRM_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Question whether to quit, after a first request to quit. A second request within [`QUIT_CONFIRM_TIMEOUT`] quits;
 /// without one, the question disappears and the player stays.

@@ -14,10 +14,10 @@ use eframe::egui::{self, Event, Key as Pressed, TextureHandle, TextureOptions, V
 
 use super::{DisplayOptions, status_keys};
 use crate::config::{Action, UserSettings};
+use crate::frontend::QUIT_CONFIRM_TIMEOUT;
 use crate::input_state::{Keyboard, edit_command};
 use crate::key::Key;
 use crate::layout::Scaling;
-use crate::net::quit::QUIT_CONFIRM_TIMEOUT;
 use crate::palette::BACKGROUND;
 use crate::scene::UiCommand;
 use crate::ui_link::FrontendPort;

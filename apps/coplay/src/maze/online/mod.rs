@@ -22,10 +22,10 @@ use crate::cli::maze_online::{MazeHostArgs, MazeJoinArgs, MazePlayerArgs, Multic
 use crate::cli::net::LanVisibility;
 use crate::config::UserSettings;
 use crate::connect::{self, Connection};
+use crate::display_args::{frontend_for, load_config};
 use crate::frontend::{self, FrontendKind};
 use crate::hud::Invitation;
 use crate::net::{JOIN_TIMEOUT, announce, lan, player_name, transport_kind, with_impairment};
-use crate::run::{frontend_for, load_config};
 use crate::seat_key::SeatKey;
 use crate::summary::Summary;
 use mesh_link::MeshLink;

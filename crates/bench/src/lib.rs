@@ -8,18 +8,18 @@
 //! * [`inbox`]: datagram queues in memory.
 //! * [`coplay_lockstep`]: coplay, driven as by a host program.
 //! * [`ggrs_lockstep`]: ggrs, driven according to its documentation.
-//! * [`baseline`]: the host program without an engine, whose cost is subtracted.
+//! * [`without_engine`]: the host program without an engine, whose cost is subtracted.
 //! * [`rollback`]: both engines with prediction, on a network with delay and loss.
 //! * [`allocation_counter`]: counts the allocations of the calling thread.
 //! * [`stopwatch`]: measures the time and the allocations inside an engine.
 //! * [`virtual_clock`]: makes the clocks of the standard library show virtual time.
 
 pub mod allocation_counter;
-pub mod baseline;
 pub mod coplay_lockstep;
 pub mod ggrs_lockstep;
 pub mod inbox;
 pub mod rollback;
 pub mod stopwatch;
 pub mod virtual_clock;
+pub mod without_engine;
 pub mod workload;

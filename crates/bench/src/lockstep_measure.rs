@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use coplay_bench::allocation_counter::allocations;
-use coplay_bench::baseline;
 use coplay_bench::coplay_lockstep::{self, WakePolicy};
 use coplay_bench::ggrs_lockstep::{self, MessageEncoding, PollPolicy};
+use coplay_bench::without_engine;
 use coplay_bench::workload::{Engine, Inputs, Traffic};
 
 /// Warm-up before the measurement, in frames.
@@ -75,7 +75,7 @@ impl MeasuredEngine {
     fn measure(self, sites: usize, frames: u32) -> RunSample {
         let inputs = Inputs::new(SEED, sites);
         match self {
-            Self::Driver => measure_engine(baseline::BaselineGroup::new(sites, inputs), frames),
+            Self::Driver => measure_engine(without_engine::EnginelessGroup::new(sites, inputs), frames),
             Self::Coplay(waking) => measure_engine(coplay_lockstep::CoplayGroup::new(sites, inputs, waking), frames),
             Self::Ggrs(passing, polling) => {
                 measure_engine(ggrs_lockstep::GgrsGroup::new(sites, inputs, passing, polling), frames)

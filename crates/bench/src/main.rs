@@ -34,7 +34,7 @@ struct BenchPlan {
     frames: u32,
     rounds: usize,
     rollback: bool,
-    rollback_plan: rollback_report::RollbackPlan,
+    rollback_plan: rollback_report::ReportExtent,
 }
 
 fn main() -> ExitCode {
@@ -53,7 +53,7 @@ fn main() -> ExitCode {
 
 fn parse(args: &[String]) -> Result<Task, String> {
     let mut args = args.iter();
-    let rows = rollback_report::RollbackPlan { is_quick: false, spans: 6 };
+    let rows = rollback_report::ReportExtent { is_quick: false, spans: 6 };
     let mut plan = BenchPlan {
         sites: vec![2, 4, 8],
         lockstep: true,

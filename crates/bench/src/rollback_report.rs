@@ -35,7 +35,7 @@ impl RollbackRow {
 }
 
 /// Extent of the rollback report.
-pub(crate) struct RollbackPlan {
+pub(crate) struct ReportExtent {
     /// Whether the report has fewer rows, that is, fewer combinations of RTT, packet loss and prediction window.
     pub(crate) is_quick: bool,
     /// Number of measured spans per row and engine.
@@ -43,7 +43,7 @@ pub(crate) struct RollbackPlan {
 }
 
 /// Measures, prints and returns all rows.
-pub(crate) fn measure_and_print(sites: &[usize], plan: &RollbackPlan) -> Vec<RollbackRow> {
+pub(crate) fn measure_and_print(sites: &[usize], plan: &ReportExtent) -> Vec<RollbackRow> {
     preface(plan.spans);
     let nanos = nanos_per_count();
     let mut rows: Vec<RollbackRow> = Vec::new();

@@ -22,13 +22,13 @@ pub static ALL: [&Experiment; 24] = [
     &gautier::thinned_replay::EXPERIMENT,
     &gautier::bursts::EXPERIMENT,
     &gautier::send_policies::EXPERIMENT,
-    &gautier::regions::EXPERIMENT,
+    &gautier::nearby_traffic::EXPERIMENT,
     &li::timers::EXPERIMENT,
     &li::compensation_split::EXPERIMENT,
     &palazzi::threshold::EXPERIMENT,
     &palazzi::delays::EXPERIMENT,
     &palazzi::drops::EXPERIMENT,
-    &palazzi::policy_measures::EXPERIMENT,
+    &palazzi::gtd_measures::EXPERIMENT,
 ];
 
 /// Returns the experiment named `name`; `None` if no experiment has this name.

@@ -17,9 +17,9 @@ pub mod experiment;
 pub mod link_preview;
 pub mod papers;
 
+pub mod figure_png;
 pub mod findings;
 pub mod gautier;
-pub mod image;
 pub mod kim;
 pub mod li;
 pub mod numbers;

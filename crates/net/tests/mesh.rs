@@ -14,7 +14,7 @@ use coplay_net::key::{Identity, Secret, Token};
 use coplay_net::lobby::{JoinIntent, JoinRefusal, JoinRequest, LobbyMessage, PROTOCOL_VERSION};
 use coplay_net::mesh::{
     DepartureReason, Dest, Mesh, MeshError, MeshEvent, MeshJoinConfig, MeshMember, MeshOptions, MeshStats,
-    MulticastConfig, TransportWithQueue,
+    MulticastConfig, TransportWithIncoming,
 };
 use coplay_net::reliable::Channel;
 use coplay_net::udp::UdpTransport;
@@ -31,11 +31,11 @@ enum TransportKind {
     Iroh(Token),
 }
 
-fn mesh_transport(net: &TransportKind, identity: Identity, secret: &str) -> TransportWithQueue {
+fn mesh_transport(net: &TransportKind, identity: Identity, secret: &str) -> TransportWithIncoming {
     mesh_transport_at(Ipv4Addr::LOCALHOST, net, identity, secret)
 }
 
-fn mesh_transport_at(ip: Ipv4Addr, net: &TransportKind, identity: Identity, secret: &str) -> TransportWithQueue {
+fn mesh_transport_at(ip: Ipv4Addr, net: &TransportKind, identity: Identity, secret: &str) -> TransportWithIncoming {
     let (queue, incoming) = sync_channel(4_096);
     let (addr, sender) = (SocketAddr::from((ip, 0)), queue.clone());
     let transport: Arc<dyn Transport> = match net {
@@ -46,7 +46,7 @@ fn mesh_transport_at(ip: Ipv4Addr, net: &TransportKind, identity: Identity, secr
             IrohTransport::listen(addr, &identity, token.clone(), RelayConfig::None, sender).expect("a free port"),
         ),
     };
-    TransportWithQueue { transport, incoming, incoming_sender: queue }
+    TransportWithIncoming { transport, incoming, incoming_sender: queue }
 }
 
 /// Command to a site.
@@ -243,7 +243,7 @@ fn wrong_secret_cannot_join() {
 
 /// Sends a join request with this version and intent, and returns the answer.
 fn join_answer(at: &TestSite, version: u16, intent: JoinIntent) -> LobbyMessage {
-    let TransportWithQueue { transport, incoming, .. } =
+    let TransportWithIncoming { transport, incoming, .. } =
         mesh_transport(&TransportKind::Udp, Identity::random(), "maze");
     transport.dial(&at.addr, None);
     let mut channel = Channel::new();

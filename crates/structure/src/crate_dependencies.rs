@@ -22,7 +22,7 @@ pub struct WorkspaceCrate {
 pub const TEST_PACKAGES: [&str; 4] = ["coplay-links", "coplay-sim", "coplay-testcores", "coplay-world"];
 
 /// Dependencies as the documentation names them: by package, what it depends on.
-pub type NamedDependencies = BTreeMap<String, Vec<String>>;
+pub type DocumentedDependencies = BTreeMap<String, Vec<String>>;
 
 /// Reads the manifests of all crates in the workspace's folders.
 pub fn read_workspace(root: &Path) -> Result<Vec<WorkspaceCrate>, StructureError> {
@@ -66,9 +66,9 @@ fn read_manifest(folder: PathBuf) -> Result<WorkspaceCrate, StructureError> {
 
 /// Returns the dependencies that a document names: lines such as `net/ coplay-net -> coplay, coplay-links: text` inside
 /// code blocks.
-pub fn named_dependencies(document: &str) -> NamedDependencies {
+pub fn named_dependencies(document: &str) -> DocumentedDependencies {
     let mut is_code = false;
-    let mut named = NamedDependencies::new();
+    let mut named = DocumentedDependencies::new();
     for line in document.lines() {
         is_code ^= line.trim_start().starts_with("```");
         let Some((before, after)) = line.split_once("->").filter(|_| is_code) else { continue };
@@ -80,7 +80,7 @@ pub fn named_dependencies(document: &str) -> NamedDependencies {
 }
 
 /// Returns a sentence for each dependency that is not named, and for each named one that does not exist.
-pub fn differences(crates: &[WorkspaceCrate], named: &NamedDependencies) -> Vec<String> {
+pub fn differences(crates: &[WorkspaceCrate], named: &DocumentedDependencies) -> Vec<String> {
     let mut found = Vec::new();
     for known in crates {
         let (name, actual) = (&known.name, &known.dependencies);
@@ -126,6 +126,6 @@ mod tests {
         let found = differences(&crates, &named_dependencies("```\na -> c\nd -> a\n```"));
         assert_eq!(found.len(), 3, "unnamed, missing and unknown: {found:?}");
         let crates = [package("a", &[], &["b"]), package("b", &[], &[])];
-        assert_eq!(differences(&crates, &NamedDependencies::new()).len(), 1);
+        assert_eq!(differences(&crates, &DocumentedDependencies::new()).len(), 1);
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use crate::module_tree::{ModuleId, ModuleTree, Target};
+use crate::module_tree::{ModuleId, ModuleTree, PathTarget};
 
 /// References between the modules of one crate.
 #[derive(Debug)]
@@ -85,9 +85,9 @@ impl ModuleGraph {
 /// it is an import; in code it is a local variable of the same name.
 fn referred_module(tree: &ModuleTree, from: ModuleId, path: &[String]) -> Option<ModuleId> {
     let target = match tree.resolve(from, path)? {
-        Target::Item(module) => module,
+        PathTarget::Item(module) => module,
         // `use super::module;` refers to nothing yet; the paths that begin with its name do.
-        Target::Module(_) => return None,
+        PathTarget::Module(_) => return None,
     };
     (target != from).then_some(target)
 }

@@ -7,12 +7,12 @@
 //!   re-export what its children define, as long as no child refers to an item of the module itself.
 //! - Every dependency between crates of the workspace is named in `ARCHITECTURE.md`.
 //! - All inherent methods of the engine's `Session` stand in one file, and it has at most
-//!   [`MAX_SESSION_FIELDS`](limits::MAX_SESSION_FIELDS) fields.
+//!   [`MAX_SESSION_FIELDS`](session_limit::MAX_SESSION_FIELDS) fields.
 
 pub mod crate_dependencies;
 pub mod graph;
-pub mod limits;
 pub mod module_tree;
+pub mod session_limit;
 
 use std::fmt::{self, Display, Formatter};
 use std::path::PathBuf;

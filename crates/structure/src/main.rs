@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use coplay_structure::StructureError;
 use coplay_structure::crate_dependencies::{differences, named_dependencies, read_workspace};
 use coplay_structure::graph::ModuleGraph;
-use coplay_structure::limits::{MAX_SESSION_FIELDS, measure};
 use coplay_structure::module_tree::{ModuleId, ModuleTree};
+use coplay_structure::session_limit::{MAX_SESSION_FIELDS, measure};
 
 const USAGE: &str = "usage: structure [--print] [FOLDER]
   FOLDER    root of the workspace (default: the current folder)

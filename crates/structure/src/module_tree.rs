@@ -99,11 +99,11 @@ impl ModuleTree {
 
     /// Returns the module that defines what a path refers to, or the module itself if the path names a module;
     /// `None` if the path leaves the crate or names something local.
-    pub fn resolve(&self, from: ModuleId, path: &[String]) -> Option<Target> {
+    pub fn resolve(&self, from: ModuleId, path: &[String]) -> Option<PathTarget> {
         self.resolve_within(from, path, 0)
     }
 
-    fn resolve_within(&self, from: ModuleId, path: &[String], depth: usize) -> Option<Target> {
+    fn resolve_within(&self, from: ModuleId, path: &[String], depth: usize) -> Option<PathTarget> {
         // Imports that refer to each other in a circle do not compile; the bound only guards this function.
         if depth > 32 {
             return None;
@@ -119,8 +119,8 @@ impl ModuleTree {
     }
 
     /// Resolves a path inside a module.
-    fn descend(&self, module: ModuleId, path: &[String], depth: usize) -> Option<Target> {
-        let Some((first, rest)) = path.split_first() else { return Some(Target::Module(module)) };
+    fn descend(&self, module: ModuleId, path: &[String], depth: usize) -> Option<PathTarget> {
+        let Some((first, rest)) = path.split_first() else { return Some(PathTarget::Module(module)) };
         let scope = &self.modules[module];
         if first == "super" {
             return self.descend(scope.parent?, rest, depth);
@@ -129,7 +129,7 @@ impl ModuleTree {
             return self.descend(*child, rest, depth);
         }
         if scope.items.contains(first) {
-            return Some(Target::Item(module));
+            return Some(PathTarget::Item(module));
         }
         if let Some(import) = scope.imports.get(first) {
             let whole: Vec<String> = import.iter().chain(rest).cloned().collect();
@@ -137,7 +137,7 @@ impl ModuleTree {
             return (whole != path).then(|| self.resolve_within(module, &whole, depth + 1)).flatten();
         }
         scope.glob_imports.iter().find_map(|glob| {
-            let Target::Module(target) = self.resolve_within(module, glob, depth + 1)? else { return None };
+            let PathTarget::Module(target) = self.resolve_within(module, glob, depth + 1)? else { return None };
             (target != module).then(|| self.descend(target, path, depth + 1)).flatten()
         })
     }
@@ -145,7 +145,7 @@ impl ModuleTree {
 
 /// What a path refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum PathTarget {
     /// A module.
     Module(ModuleId),
     /// An item of this module.

@@ -167,7 +167,7 @@ pub struct ParticipantArgs {
     pub name: Option<String>,
     /// Frame limit and output files.
     #[command(flatten)]
-    pub log: LogArgs,
+    pub log: RunOutputArgs,
     /// Simulate a bad uplink, for tests and measurements: a list of any of these, which may start with lan, broadband,
     /// wifi, mobile, satellite or awful, with rate in kbit/s and cut in seconds from the start:
     /// delay=MS,jitter=MS,loss=PERCENT,burst=PACKETS,duplicate=PERCENT,reorder,rate=KBIT,queue=MS,cut=FROM-UNTIL,seed=N
@@ -177,7 +177,7 @@ pub struct ParticipantArgs {
 
 /// Frame limit and output files of a run.
 #[derive(Args, Clone, Debug, Default)]
-pub struct LogArgs {
+pub struct RunOutputArgs {
     /// Leave after this many frames of the game; the exit code is 1 if the states of the sites differed
     #[arg(long, value_name = "N", value_parser = whole_number::<u32>(1..=u32::MAX))]
     pub frames: Option<u32>,

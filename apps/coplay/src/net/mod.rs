@@ -4,7 +4,6 @@
 //! for a window or terminal and headless, and everything before and after the game: tickets, seat keys, finding the
 //! host's game and machine, and the summary.
 
-pub(crate) mod announce;
 mod chat;
 mod errors;
 mod find_machine;
@@ -13,6 +12,7 @@ mod interactive;
 pub(crate) mod lan;
 mod link_probe;
 mod lobby_view;
+pub(crate) mod print_ticket;
 pub(crate) mod quit;
 pub(crate) mod report;
 mod session_history;
@@ -108,8 +108,8 @@ pub fn host(args: &cli::HostArgs) -> Result<Summary, AppError> {
     if !args.private {
         uses.push(("to watch, type:", format!("coplay watch '{ticket}'")));
     }
-    announce::print_ticket(&ticket, &uses);
-    announce::warn_if_no_network(&*transport, args.udp.as_deref());
+    print_ticket::print_ticket(&ticket, &uses);
+    print_ticket::warn_if_no_network(&*transport, args.udp.as_deref());
     let run = GameRun {
         display: args.display,
         display_options,
@@ -226,7 +226,7 @@ struct GameRun<'a> {
     display: cli::OnlineDisplayArgs,
     display_options: DisplayOptions,
     ui_options: UiOptions,
-    log: &'a cli::LogArgs,
+    log: &'a cli::RunOutputArgs,
 }
 
 impl GameRun<'_> {

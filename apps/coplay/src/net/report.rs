@@ -9,11 +9,11 @@ use coplay_net::runner::{EndReason, FrameLog, MovieRecorder, RunOutcome};
 use coplay_shell::error::{AppError, describe_io_error};
 
 use super::errors;
-use crate::cli::net::LogArgs;
+use crate::cli::net::RunOutputArgs;
 use crate::summary::Summary;
 
 /// Creates the file of `--frame-log`; `None` without the flag.
-pub(super) fn open_frame_log(log: &LogArgs) -> Result<Option<FrameLog>, AppError> {
+pub(super) fn open_frame_log(log: &RunOutputArgs) -> Result<Option<FrameLog>, AppError> {
     let Some(path) = &log.frame_log else { return Ok(None) };
     let file = File::create(path).map_err(|error| write_error(path, &error))?;
     let log = FrameLog::new(Box::new(BufWriter::new(file))).map_err(|error| write_error(path, &error))?;
@@ -21,13 +21,13 @@ pub(super) fn open_frame_log(log: &LogArgs) -> Result<Option<FrameLog>, AppError
 }
 
 /// Creates the movie file of `--record`; `None` without the flag.
-pub(super) fn open_recorder(log: &LogArgs) -> Result<Option<MovieRecorder>, AppError> {
+pub(super) fn open_recorder(log: &RunOutputArgs) -> Result<Option<MovieRecorder>, AppError> {
     let Some(path) = &log.record else { return Ok(None) };
     crate::record::create_movie_file(path, log.force).map(|file| Some(MovieRecorder::new(file)))
 }
 
 /// Removes the movie file if it is empty because the game never started.
-pub(super) fn remove_empty_movie(log: &LogArgs) {
+pub(super) fn remove_empty_movie(log: &RunOutputArgs) {
     let is_empty = |path: &&std::path::PathBuf| std::fs::metadata(path).is_ok_and(|found| found.len() == 0);
     if let Some(path) = log.record.as_ref().filter(is_empty) {
         // An empty file that stays does no harm.
@@ -47,7 +47,7 @@ pub(crate) fn write_error(path: &Path, error: &std::io::Error) -> AppError {
 
 /// Writes the statistics file, and returns the summary. If the game ended with an error, prints the summary and returns
 /// the error.
-pub(super) fn finish(outcome: &RunOutcome, log: &LogArgs, notes: Vec<String>) -> Result<Summary, AppError> {
+pub(super) fn finish(outcome: &RunOutcome, log: &RunOutputArgs, notes: Vec<String>) -> Result<Summary, AppError> {
     if let Some(path) = &log.stats {
         let json = outcome.stats.to_json() + "\n";
         std::fs::write(path, json).map_err(|error| write_error(path, &error))?;

@@ -4,9 +4,9 @@
 pub mod bursts;
 pub mod drift_over_time;
 mod maze_match;
+pub mod nearby_traffic;
 mod path_replay;
 pub mod reckonable;
-pub mod regions;
 pub mod send_policies;
 pub mod thinned_replay;
 pub mod update_rate;

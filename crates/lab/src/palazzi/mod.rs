@@ -3,8 +3,8 @@
 
 pub mod delays;
 pub mod drops;
+pub mod gtd_measures;
 mod mirror_trial;
-pub mod policy_measures;
 pub mod threshold;
 
 use coplay::mirror::{DEFAULT_GIT, DropCurve, DropPolicy, GtdMeasure};

@@ -1,7 +1,7 @@
 //! Converts the findings of an experiment to files.
 
 use super::ReportEntry;
-use crate::image;
+use crate::figure_png;
 use crate::table::DataTable;
 
 /// Name and contents of a file of the report.
@@ -26,7 +26,7 @@ pub fn files(entry: &ReportEntry) -> Vec<ReportFile> {
         entry.findings.tables.iter().chain([&claims]).map(|table| ReportFile::new(&table.name, "csv", table.to_csv()));
     let figures = entry.findings.figures.iter().flat_map(|figure| {
         let svg = figure.to_svg();
-        let png = image::render_png(&svg);
+        let png = figure_png::render_png(&svg);
         [ReportFile::new(&figure.name, "svg", svg), ReportFile::new(&figure.name, "png", png)]
     });
     tables.chain(figures).collect()

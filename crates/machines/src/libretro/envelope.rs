@@ -19,7 +19,7 @@ const VERSION: u8 = 1;
 
 /// Contents of a wrapped state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum StateKind {
+pub(super) enum StateOrigin {
     /// No contents: the saved machine had stepped no frame. The machine that loads the state restarts.
     Initial = 0,
     /// State saved by the core.
@@ -29,14 +29,14 @@ pub(super) enum StateKind {
 /// The fields of a header that a reader uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StateHeader {
-    pub(super) kind: StateKind,
+    pub(super) kind: StateOrigin,
     /// Hash of machine id, game and frame rate. A state with another identity is rejected.
     pub(super) identity: u64,
     /// Frames stepped before the state was saved.
     pub(super) frames: u64,
 }
 
-fn checksum(kind: StateKind, frames: u64, body: &[u8]) -> u64 {
+fn checksum(kind: StateOrigin, frames: u64, body: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64_with_seed(body, frames << 1 | kind as u64)
 }
 
@@ -63,8 +63,8 @@ pub(super) fn unseal(state: &[u8], identity: u64) -> Result<(StateHeader, &[u8],
         return invalid("it is longer than 64 MiB");
     }
     let kind = match head[..8] {
-        [b'C', b'P', b'L', b'R', VERSION, 0, 0, 0] => StateKind::Initial,
-        [b'C', b'P', b'L', b'R', VERSION, 1, 0, 0] => StateKind::Saved,
+        [b'C', b'P', b'L', b'R', VERSION, 0, 0, 0] => StateOrigin::Initial,
+        [b'C', b'P', b'L', b'R', VERSION, 1, 0, 0] => StateOrigin::Saved,
         _ => return invalid("it is not a core's state that this version of coplay can read"),
     };
     let mut numbers = head[8..].chunks_exact(8).map(|field| u64::from_le_bytes(field.try_into().unwrap_or_default()));
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn sealed_state_is_rejected_if_any_byte_changes() {
-        let header = StateHeader { kind: StateKind::Saved, identity: 7, frames: 3_000 };
+        let header = StateHeader { kind: StateOrigin::Saved, identity: 7, frames: 3_000 };
         let mut state = vec![0; HEADER_LEN];
         state.extend_from_slice(b"body");
         let sum = seal(&mut state, header);
@@ -105,7 +105,7 @@ mod tests {
     fn state_with_too_many_frames_is_rejected() {
         for (frames, fits) in [(MAX_FRAMES, true), (MAX_FRAMES + 1, false), (u64::MAX, false)] {
             let mut state = vec![0; HEADER_LEN];
-            seal(&mut state, StateHeader { kind: StateKind::Saved, identity: 7, frames });
+            seal(&mut state, StateHeader { kind: StateOrigin::Saved, identity: 7, frames });
             assert_eq!(unseal(&state, 7).is_ok(), fits, "{frames}");
         }
     }

@@ -13,7 +13,7 @@ use super::error::CoreOpenError;
 use super::ffi::{Core, GameContent};
 use super::frontend_state::{FrontendState, MAX_PLAYERS, produce};
 use super::instance_factory::{InstanceFactory, to_c_path};
-use super::pads::{self, JOYPAD};
+use super::pad_layouts::{self, JOYPAD};
 use super::scratch::ScratchDir;
 use crate::machine::SaveError;
 use crate::pad::PadLayout;
@@ -119,7 +119,7 @@ impl CoreInstance {
     pub(super) fn pads(&mut self) -> Vec<PadLayout> {
         let players = self.factory.players();
         let frontend = self.core.frontend();
-        pads::pads(&frontend.descriptors, &frontend.ports, players)
+        pad_layouts::pads(&frontend.descriptors, &frontend.ports, players)
     }
 
     /// Returns the frame rate that the core announces now, rounded to a millionth of a frame per second.

@@ -7,7 +7,7 @@ use coplay::input::InputWord;
 use coplay::session::{GameId, MachineId};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::envelope::{self, HEADER_LEN, MAX_STATE_LEN, StateHeader, StateKind};
+use super::envelope::{self, HEADER_LEN, MAX_STATE_LEN, StateHeader, StateOrigin};
 use super::error::CoreOpenError;
 use super::frontend_state::{Device, produce};
 use super::instance::CoreInstance;
@@ -272,9 +272,12 @@ impl Machine for LibretroMachine {
             return Err(SaveError::Failed(reason.clone()));
         }
         let frames = self.instance.frame_count();
-        let kind =
-            if frames == 0 && !self.info.findings.saves_initial_state { StateKind::Initial } else { StateKind::Saved };
-        if kind == StateKind::Saved {
+        let kind = if frames == 0 && !self.info.findings.saves_initial_state {
+            StateOrigin::Initial
+        } else {
+            StateOrigin::Saved
+        };
+        if kind == StateOrigin::Saved {
             self.instance.save(into)?;
         } else {
             into.clear();
@@ -292,11 +295,11 @@ impl Machine for LibretroMachine {
         }
         let (header, body, sum) = envelope::unseal(state, self.info.state_identity)?;
         match header.kind {
-            StateKind::Saved => self.load_saved(body, header.frames, self.own_checksums.contains(&sum)),
-            StateKind::Initial if header.frames == 0 && body.is_empty() => {
+            StateOrigin::Saved => self.load_saved(body, header.frames, self.own_checksums.contains(&sum)),
+            StateOrigin::Initial if header.frames == 0 && body.is_empty() => {
                 self.restart().map_err(|error| LoadError::InvalidState(error.to_string()))
             }
-            StateKind::Initial => Err(LoadError::InvalidState("it is not a valid initial state".to_owned())),
+            StateOrigin::Initial => Err(LoadError::InvalidState("it is not a valid initial state".to_owned())),
         }
     }
 

@@ -35,7 +35,7 @@ mod instance;
 mod instance_factory;
 mod machine;
 mod options;
-mod pads;
+mod pad_layouts;
 mod probe;
 mod probe_findings;
 mod scratch;

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use coplay::time::{Instant, TimeDelta};
 
-use super::dial_limiter::DialLimiter;
+use super::dial_report_limiter::DialReportLimiter;
 use super::message::MemberInfo;
 use super::seal::MeshKey;
 use super::{DepartureReason, MAX_KNOWN_MEMBERS, MAX_MEMBERS, MeshEvent, MeshMember};
@@ -36,7 +36,7 @@ pub(super) struct MemberTable {
     mesh_key: MeshKey,
     own_info: MemberInfo,
     peers: BTreeMap<PeerKey, PeerEntry>,
-    dial_limiter: DialLimiter,
+    dial_report_limiter: DialReportLimiter,
     events: VecDeque<MeshEvent>,
     canceled_dials: Vec<PeerKey>,
 }
@@ -82,8 +82,8 @@ pub(super) enum MergeOutcome {
 impl MemberTable {
     /// Returns a table that contains only this site.
     pub(super) fn new(mesh_key: MeshKey, own_info: MemberInfo) -> Self {
-        let (peers, dial_limiter) = (BTreeMap::new(), DialLimiter::default());
-        Self { mesh_key, own_info, peers, dial_limiter, events: VecDeque::new(), canceled_dials: Vec::new() }
+        let (peers, dial_report_limiter) = (BTreeMap::new(), DialReportLimiter::default());
+        Self { mesh_key, own_info, peers, dial_report_limiter, events: VecDeque::new(), canceled_dials: Vec::new() }
     }
 
     /// Returns this site's own information, as it is sent to others.
@@ -237,7 +237,7 @@ impl MemberTable {
         let has_number = |other: &PeerEntry| other.info.site == report.site && other.info.key != report.key;
         let is_worth_dialing = self.peers.get(&report.key).is_none_or(|known| known.is_worth_dialing(&report));
         let is_wanted = is_worth_dialing && !self.peers.values().any(has_number);
-        if !is_wanted || !self.dial_limiter.try_acquire(now, from) {
+        if !is_wanted || !self.dial_report_limiter.try_acquire(now, from) {
             return MergeOutcome::Ignored;
         }
         if let Some(known) = self.peers.get_mut(&report.key) {

@@ -3,7 +3,7 @@
 use coplay::time::{Instant, TimeDelta};
 
 use super::message::{MeshMessage, MeshOrLobbyMessage, MeshWelcome};
-use super::{Mesh, MeshError, MeshOptions, TransportWithQueue};
+use super::{Mesh, MeshError, MeshOptions, TransportWithIncoming};
 use crate::clock;
 use crate::dial_failures::{DialFailure, DialFailures};
 use crate::key::{PeerKey, random_bytes};
@@ -34,7 +34,7 @@ impl Mesh {
     /// unavailable. `keep_going` is polled at least every 50 ms; when it returns `false` the attempt ends with
     /// `Ok(None)`.
     pub fn join(
-        mesh_transport: TransportWithQueue,
+        mesh_transport: TransportWithIncoming,
         config: &MeshJoinConfig,
         options: &MeshOptions,
         mut keep_going: impl FnMut() -> bool,

@@ -14,7 +14,7 @@
 //! the mesh, but not necessarily from the site that it states: see `seal`. Member information is therefore never sent
 //! by multicast.
 
-mod dial_limiter;
+mod dial_report_limiter;
 mod error;
 mod event;
 mod gossip;
@@ -84,7 +84,7 @@ const MAX_OVERDUE_RECEIVES: usize = 64;
 const DRAIN_TIMEOUT: TimeDelta = TimeDelta::from_millis(800);
 
 /// A transport and both ends of its queue of events.
-pub struct TransportWithQueue {
+pub struct TransportWithIncoming {
     /// Transport for unicast datagrams, which puts its events into the queue.
     pub transport: Arc<dyn Transport>,
     /// Receiving end of the queue.
@@ -135,7 +135,7 @@ impl Mesh {
     /// Creates a mesh with this site as its only member. Fails if the settings are too long, or if multicast is
     /// required and unavailable.
     pub fn create(
-        mesh_transport: TransportWithQueue,
+        mesh_transport: TransportWithIncoming,
         settings: &[u8],
         options: &MeshOptions,
     ) -> Result<Self, MeshError> {

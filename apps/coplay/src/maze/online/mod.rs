@@ -14,7 +14,7 @@ use coplay::time::{Instant, TimeDelta};
 use coplay_maze::{MazeSettings, MazeSite};
 use coplay_net::clock;
 use coplay_net::lan::GameKind;
-use coplay_net::mesh::{Mesh, MeshJoinConfig, MeshOptions, TransportWithQueue};
+use coplay_net::mesh::{Mesh, MeshJoinConfig, MeshOptions, TransportWithIncoming};
 use coplay_shell::error::AppError;
 
 use super::{advance_until, display_options, play, random_seed};
@@ -25,7 +25,7 @@ use crate::connect::{self, Connection};
 use crate::display_args::{frontend_for, load_config};
 use crate::frontend::{self, FrontendKind};
 use crate::hud::Invitation;
-use crate::net::{JOIN_TIMEOUT, announce, lan, player_name, transport_kind, with_impairment};
+use crate::net::{JOIN_TIMEOUT, lan, player_name, print_ticket, transport_kind, with_impairment};
 use crate::seat_key::SeatKey;
 use crate::summary::Summary;
 use mesh_link::MeshLink;
@@ -50,7 +50,7 @@ pub(super) fn host(args: &MazeHostArgs) -> Result<Summary, AppError> {
     let connection = transport_kind.open(seat.identity.clone())?;
     let ticket = (connection.own_ticket)();
     let options = run.mesh_options(args.multicast);
-    announce::warn_if_no_network(&*connection.transport, args.udp.as_deref());
+    print_ticket::warn_if_no_network(&*connection.transport, args.udp.as_deref());
     let mesh = Mesh::create(mesh_wire(connection, &args.player)?, &settings.to_bytes(), &options);
     let mesh = mesh.map_err(|error| errors::to_app_error(&error))?;
     let default_visibility = if args.player.display.headless { LanVisibility::Hide } else { LanVisibility::See };
@@ -61,7 +61,7 @@ pub(super) fn host(args: &MazeHostArgs) -> Result<Summary, AppError> {
         &ticket,
     );
     let ticket = ticket.to_string();
-    announce::print_ticket(&ticket, &[("to join, type:", join_command(&ticket))]);
+    print_ticket::print_ticket(&ticket, &[("to join, type:", join_command(&ticket))]);
     run.run(mesh, ticket, true)
 }
 
@@ -102,9 +102,9 @@ fn join_command(ticket: &str) -> String {
     format!("{JOIN_COMMAND} '{ticket}'")
 }
 
-fn mesh_wire(connection: Connection, args: &MazePlayerArgs) -> Result<TransportWithQueue, AppError> {
+fn mesh_wire(connection: Connection, args: &MazePlayerArgs) -> Result<TransportWithIncoming, AppError> {
     let transport = with_impairment(connection.transport, args.impair.as_ref())?;
-    Ok(TransportWithQueue { transport, incoming: connection.incoming, incoming_sender: connection.incoming_sender })
+    Ok(TransportWithIncoming { transport, incoming: connection.incoming, incoming_sender: connection.incoming_sender })
 }
 
 /// Run in a maze with other sites. Errors in flags and local files are found before any connection is made.

@@ -13,14 +13,14 @@ const DATAGRAM: [u8; 7] = [0; 7];
 
 /// All sites of a session without an engine. Each reads the inputs of the others directly.
 #[derive(Debug)]
-pub struct BaselineGroup {
+pub struct EnginelessGroup {
     sites: Vec<(Instant, DigestMachine)>,
     inboxes: Vec<Inbox>,
     inputs: Inputs,
     target_frame: u32,
 }
 
-impl BaselineGroup {
+impl EnginelessGroup {
     /// Creates `sites` sites before their first frame.
     pub fn new(sites: usize, inputs: Inputs) -> Self {
         Self {
@@ -48,7 +48,7 @@ impl BaselineGroup {
     }
 }
 
-impl Engine for BaselineGroup {
+impl Engine for EnginelessGroup {
     fn run(&mut self, frames: u32) {
         self.target_frame += frames;
         while self.sites.iter().any(|(_, machine)| machine.frames() < self.target_frame) {

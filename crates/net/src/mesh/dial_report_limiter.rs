@@ -15,12 +15,12 @@ const DIAL_REFILL_INTERVAL: TimeDelta = TimeDelta::from_secs(5);
 
 /// Token buckets of the reporting members.
 #[derive(Debug, Default)]
-pub(super) struct DialLimiter {
+pub(super) struct DialReportLimiter {
     /// Time at which the bucket of each member is full again.
     replenished_at: BTreeMap<PeerKey, Instant>,
 }
 
-impl DialLimiter {
+impl DialReportLimiter {
     /// Returns whether to accept one more report of `reporter`; if so, counts it.
     pub(super) fn try_acquire(&mut self, now: Instant, reporter: &PeerKey) -> bool {
         self.replenished_at.retain(|_, full_at| *full_at > now);
@@ -44,13 +44,13 @@ mod tests {
         Instant::ZERO + TimeDelta::from_secs(1_000 + seconds)
     }
 
-    fn count_allowed(limiter: &mut DialLimiter, now: Instant, reporter: u8) -> usize {
+    fn count_allowed(limiter: &mut DialReportLimiter, now: Instant, reporter: u8) -> usize {
         (0..500).filter(|_| limiter.try_acquire(now, &PeerKey([reporter; 32]))).count()
     }
 
     #[test]
     fn dials_per_reporting_peer_are_limited_to_burst_and_rate() {
-        let mut limiter = DialLimiter::default();
+        let mut limiter = DialReportLimiter::default();
         assert_eq!(count_allowed(&mut limiter, at(0), 1), MAX_MEMBERS);
         assert_eq!(count_allowed(&mut limiter, at(0), 2), MAX_MEMBERS, "each member has a limit of its own");
         assert_eq!(count_allowed(&mut limiter, at(4), 1), 0);
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn number_of_tracked_reporting_peers_is_bounded() {
-        let mut limiter = DialLimiter::default();
+        let mut limiter = DialReportLimiter::default();
         for reporter in 0..=255 {
             limiter.try_acquire(at(0), &PeerKey([reporter; 32]));
         }

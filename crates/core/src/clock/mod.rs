@@ -8,8 +8,11 @@
 //! can measure (and which, for two sites in lockstep, is the very offset at which they run fastest).
 
 mod line_fit;
+mod steered_time;
 
 use alloc::boxed::Box;
+
+pub(crate) use steered_time::{STEP_THRESHOLD, SteeredTime, is_same_time};
 
 use crate::time::{GroupInstant, Instant, TimeDelta};
 use line_fit::{ClockLine, DelayEnvelope};

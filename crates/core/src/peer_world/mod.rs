@@ -45,6 +45,7 @@ pub use remote_entity::Provenance;
 pub use send::{PeerWorldDestination, PeerWorldTransmit};
 pub use stats::{PeerWorldStats, WorldPeerStats};
 
+use crate::clock::is_same_time;
 use crate::time::{Instant, TimeDelta};
 use gossip::GossipStore;
 use local_entity::{LocalEntity, SendConditions, SendDecision};
@@ -338,7 +339,7 @@ impl<R: DeadReckoning> PeerWorld<R> {
             with > 0 && 2 * with >= all
         };
         if self.world_time.offset().is_none() {
-            let is_common = |offset: &TimeDelta| is_agreed(&|other| WorldTime::is_same_time(*offset, other));
+            let is_common = |offset: &TimeDelta| is_agreed(&|other| is_same_time(*offset, other));
             return self.reported_world_times(now).map(|(_, offset)| offset).find(is_common);
         }
         if is_agreed(&|offset| self.world_time.is_far_behind(offset)) {
@@ -351,7 +352,7 @@ impl<R: DeadReckoning> PeerWorld<R> {
         let lower = self.reported_world_times(now).take_while(|(site, _)| *site < self.config.site);
         lower
             .map(|(_, offset)| offset)
-            .find(|offset| self.world_time.offset().is_some_and(|ours| WorldTime::is_same_time(ours, *offset)))
+            .find(|offset| self.world_time.offset().is_some_and(|ours| is_same_time(ours, *offset)))
     }
 
     /// Returns the plausible world times of the peers that sent a datagram within the trust timeout, lowest site id

@@ -3,25 +3,16 @@
 //! its ticks stay even. It steps only if it knows no world time, or if at least half of the reported ones are 250 ms or
 //! more ahead.
 
+use crate::clock::{STEP_THRESHOLD, SteeredTime};
 use crate::time::{Instant, TimeDelta};
 
-/// Minimum lead of another site's world time at which this site steps to that time instead of slewing, because this
-/// site must have been suspended. World times that differ by less count as the same.
-const STEP_THRESHOLD: TimeDelta = TimeDelta::from_millis(250);
-/// Maximum slew, as a fraction of the time since the last call of [`WorldTime::steer`].
-const MAX_SLEW: f64 = 0.02;
-/// Maximum time since the last call of [`WorldTime::steer`] that a slew accounts for.
-const MAX_SLEW_INTERVAL: TimeDelta = TimeDelta::from_millis(100);
 /// Maximum tick. A reported world time that has reached it is implausible.
 const MAX_TICK: u32 = u32::MAX / 2;
 
 /// This site's estimate of the world time, steered towards that of its peers.
 #[derive(Debug, Default)]
 pub(super) struct WorldTime {
-    /// Offset of the world time from the local clock, positive if the world time is ahead. `None` while the world time
-    /// is unknown.
-    offset: Option<TimeDelta>,
-    steered_at: Instant,
+    time: SteeredTime,
     /// Last returned tick: ticks never decrease.
     last_tick: u32,
 }
@@ -29,37 +20,23 @@ pub(super) struct WorldTime {
 impl WorldTime {
     /// Starts a new world time that is 0 at `now`.
     pub(super) fn start(now: Instant) -> Self {
-        Self { offset: Some(Instant::ZERO - now), steered_at: now, last_tick: 0 }
+        Self { time: SteeredTime::start(now), last_tick: 0 }
     }
 
+    /// Returns the offset of the world time from the local clock; `None` while the world time is unknown.
     pub(super) fn offset(&self) -> Option<TimeDelta> {
-        self.offset
+        self.time.offset()
     }
 
-    /// Slews towards the world time of another site, given as an offset from the local clock. If that time is far
-    /// ahead, this site was suspended and steps forward at once. If that time is far behind, the other site was
-    /// suspended and is not followed. A site without a world time adopts that of the other site at once.
+    /// Steers towards the world time of another site, given as an offset from the local clock.
     pub(super) fn steer(&mut self, now: Instant, target: TimeDelta) {
-        let max_slew = (now - self.steered_at).min(MAX_SLEW_INTERVAL).scale(MAX_SLEW);
-        self.steered_at = now;
-        self.offset = Some(match self.offset {
-            Some(offset) if Self::is_same_time(offset, target) => {
-                offset + (target - offset).max(-max_slew).min(max_slew)
-            }
-            Some(offset) => offset.max(target),
-            None => target,
-        });
+        self.time.steer(now, target);
     }
 
     /// Returns whether the offset `target` of a peer's world time is at least [`STEP_THRESHOLD`] above this site's:
     /// this site must have been suspended.
     pub(super) fn is_far_behind(&self, target: TimeDelta) -> bool {
-        self.offset.is_some_and(|offset| target - offset >= STEP_THRESHOLD)
-    }
-
-    /// Returns whether two offsets differ by less than [`STEP_THRESHOLD`], so that they stand for the same world time.
-    pub(super) fn is_same_time(one: TimeDelta, other: TimeDelta) -> bool {
-        (one - other).abs() < STEP_THRESHOLD
+        self.offset().is_some_and(|offset| target - offset >= STEP_THRESHOLD)
     }
 
     /// Returns whether the world time with this offset from the local clock is at `now` not negative and below
@@ -71,7 +48,7 @@ impl WorldTime {
 
     /// Returns the time since the world began. `None` while the world time is unknown.
     fn elapsed(&self, now: Instant) -> Option<TimeDelta> {
-        self.offset.map(|offset| now + offset - Instant::ZERO)
+        self.offset().map(|offset| now + offset - Instant::ZERO)
     }
 
     /// Returns the current tick, which never decreases. `None` while the world time is unknown.
@@ -83,7 +60,7 @@ impl WorldTime {
 
     /// Returns the local time at which tick `number` begins. `None` while the world time is unknown.
     pub(super) fn tick_start(&self, number: u32, tick_duration: TimeDelta) -> Option<Instant> {
-        self.offset.map(|offset| Instant::ZERO + tick_duration * i64::from(number) - offset)
+        self.offset().map(|offset| Instant::ZERO + tick_duration * i64::from(number) - offset)
     }
 }
 
@@ -101,19 +78,6 @@ mod tests {
 
     fn at_millis(millis: i64) -> Instant {
         Instant::ZERO + TimeDelta::from_millis(millis)
-    }
-
-    #[test]
-    fn follower_slews_to_the_target_without_a_jump() {
-        let mut time = WorldTime::start(at_millis(1_000));
-        assert_eq!(time.tick(at_millis(1_055), TICK), Some(5));
-        let target = TimeDelta::from_millis(-990);
-        for now in 1_001..3_000 {
-            let before = time.offset().unwrap();
-            time.steer(at_millis(now), target);
-            assert!((time.offset().unwrap() - before).abs() <= TimeDelta::from_micros(20));
-        }
-        assert_eq!(time.offset(), Some(target));
     }
 
     #[test]

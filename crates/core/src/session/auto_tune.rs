@@ -11,10 +11,10 @@
 //! machine is too slow for the prediction window; after 12 to 45 if the lead exceeds its target; and after 12 if the
 //! same lead should be split differently. Sites ignore a command that changes either value by more than one frame.
 
-use super::Session;
-use super::event::Event;
-use super::phase::Phase;
-use crate::id::{MAX_SITES, SiteId};
+use alloc::boxed::Box;
+
+use super::delay_settings::DelaySettings;
+use crate::id::{MAX_SITES, SiteId, SiteSet};
 use crate::session::message::{CommandKind, TuningStats};
 use crate::settings::{MAX_AUTO_PREDICTION_WINDOW, MAX_INPUT_DELAY, MAX_LEAD};
 use crate::time::{Instant, TimeDelta};
@@ -91,7 +91,7 @@ impl TuningStats {
 /// State of automatic tuning: this site's measurements, the newest statistics of all sites, and the change of the delay
 /// settings that was wanted last.
 #[derive(Debug)]
-pub(super) struct AutoTuner {
+struct AutoTuner {
     input_ages: InputAgeHistogram,
     step_costs: CostSamples,
     save_costs: CostSamples,
@@ -191,7 +191,7 @@ impl InputAgeHistogram {
 }
 
 impl AutoTuner {
-    pub(super) fn new(now: Instant, costs: MachineCosts) -> Self {
+    fn new(now: Instant, costs: MachineCosts) -> Self {
         Self {
             input_ages: InputAgeHistogram { halves: [[0; MAX_INPUT_AGE]; 2], count: 0 },
             step_costs: CostSamples::new(costs.step),
@@ -206,12 +206,7 @@ impl AutoTuner {
         }
     }
 
-    /// Forgets the statistics of a site whose seat a joiner takes.
-    pub(super) fn forget_site(&mut self, site: SiteId) {
-        self.tuning_stats[site.index()] = None;
-    }
-
-    pub(super) fn on_tuning_stats(&mut self, site: SiteId, stats: TuningStats) {
+    fn on_tuning_stats(&mut self, site: SiteId, stats: TuningStats) {
         self.tuning_stats[site.index()] = Some(stats.clamped());
     }
 
@@ -221,12 +216,12 @@ impl AutoTuner {
 
     /// Notes that the host program gets a request at `now`, whose duration ends with the next
     /// [`AutoTuner::on_request_done`].
-    pub(super) fn on_request(&mut self, now: Instant, request: MeasuredRequest) {
+    fn on_request(&mut self, now: Instant, request: MeasuredRequest) {
         self.pending_request = Some((request, now));
     }
 
     /// Measures the duration of the last request, which is complete because the host program asks for the next one.
-    pub(super) fn on_request_done(&mut self, now: Instant) {
+    fn on_request_done(&mut self, now: Instant) {
         let Some((request, since)) = self.pending_request.take() else { return };
         let took = now - since;
         match request {
@@ -255,124 +250,167 @@ fn target_delays(input_age: u32, max_window: u32) -> (u32, u32) {
     (input_delay, (lead - input_delay.min(lead)).min(max_window))
 }
 
-impl Session {
-    /// Records the input age of the current frame, which is stepped for the first time now and has waited for inputs
-    /// for `waited`.
+/// Automatic tuning at one site, which may be off.
+#[derive(Debug)]
+pub(super) struct Tuning {
+    tuner: Option<Box<AutoTuner>>,
+    /// Whether the next ticks carry this site's statistics.
+    is_due: bool,
+}
+
+/// What automatic tuning reads of the other parts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TuningFacts {
+    pub(super) own_site: SiteId,
+    /// The sites that play, including this site.
+    pub(super) playing: SiteSet,
+    /// Nominal time between two frames.
+    pub(super) period: TimeDelta,
+    /// Number of slots for rollbacks; 0 if the machine cannot save its state.
+    pub(super) rollback_slots: u32,
+    pub(super) delays: DelaySettings,
+}
+
+impl Tuning {
+    /// Creates automatic tuning with these estimates of the machine's costs; `None` if it is off.
+    pub(super) fn new(now: Instant, costs: Option<MachineCosts>) -> Self {
+        Self { tuner: costs.map(|costs| Box::new(AutoTuner::new(now, costs))), is_due: false }
+    }
+
+    /// Returns whether the next ticks carry this site's statistics.
     #[inline]
-    pub(super) fn record_input_age(&mut self, waited: TimeDelta) {
-        let Some(tuner) = &mut self.auto_tuner else { return };
-        let known = self.peers.iter().filter(|peer| peer.is_playing()).map(|peer| peer.inputs().end()).min();
-        let age = known.map_or(0, |known| self.frame + 1 + self.delay_settings.input_delay - known).max(0) as u32;
-        let late_frames = waited.as_nanos() / self.config.settings.rate.period().as_nanos().max(1);
-        tuner.input_ages.add(age + late_frames.clamp(0, 60) as u32);
+    pub(super) fn is_due(&self) -> bool {
+        self.is_due
+    }
+
+    /// Notes that all ticks of an update have carried this site's statistics.
+    pub(super) fn on_sent(&mut self) {
+        self.is_due = false;
+    }
+
+    /// Forgets the statistics of a site whose seat a joiner takes.
+    pub(super) fn forget_site(&mut self, site: SiteId) {
+        if let Some(tuner) = &mut self.tuner {
+            tuner.tuning_stats[site.index()] = None;
+        }
+    }
+
+    /// Takes in the statistics of another site.
+    pub(super) fn on_stats(&mut self, site: SiteId, stats: TuningStats) {
+        if let Some(tuner) = &mut self.tuner {
+            tuner.on_tuning_stats(site, stats);
+        }
+    }
+
+    /// Notes that the host program gets a request.
+    #[inline]
+    pub(super) fn on_request(&mut self, now: Instant, request: MeasuredRequest) {
+        if let Some(tuner) = &mut self.tuner {
+            tuner.on_request(now, request);
+        }
+    }
+
+    /// Notes that the host program has completed the last request, because it asks for the next one.
+    #[inline]
+    pub(super) fn on_request_done(&mut self, now: Instant) {
+        if let Some(tuner) = &mut self.tuner {
+            tuner.on_request_done(now);
+        }
+    }
+
+    /// Records the input age of a frame that is stepped for the first time and has waited for inputs for `waited`.
+    #[inline]
+    pub(super) fn record_input_age(&mut self, age: impl FnOnce() -> u32, waited: TimeDelta, period: TimeDelta) {
+        let Some(tuner) = &mut self.tuner else { return };
+        let late_frames = waited.as_nanos() / period.as_nanos().max(1);
+        tuner.input_ages.add(age() + late_frames.clamp(0, 60) as u32);
     }
 
     /// Returns the statistics that this site sends to all players; `None` without automatic tuning.
-    pub(super) fn own_tuning_stats(&self) -> Option<TuningStats> {
-        let tuner = self.auto_tuner.as_ref()?;
-        let prediction_window = tuner
-            .costs()
-            .max_prediction_window(self.config.settings.rate.period())
-            .min(self.config.settings.rollback_slots() as u32);
+    pub(super) fn own_stats(&self, facts: &TuningFacts) -> Option<TuningStats> {
+        let tuner = self.tuner.as_ref()?;
         Some(TuningStats {
             input_age: tuner.input_ages.high_percentile(),
-            max_prediction_window: if self.config.can_save { prediction_window } else { 0 },
+            max_prediction_window: tuner.costs().max_prediction_window(facts.period).min(facts.rollback_slots),
         })
     }
 
-    /// Once per second, sends this site's statistics; the coordinator also changes the delay settings if needed.
-    pub(super) fn update_auto_tuner(&mut self, now: Instant) {
-        let Some(own_stats) = self.own_tuning_stats() else { return };
-        let (site, can_command) = (self.config.site, self.can_schedule_command());
-        let playing = self.peers.voters();
-        let Some(tuner) = self.auto_tuner.as_mut().filter(|tuner| tuner.next_tuning <= now) else { return };
+    /// Evaluates the statistics once per second. Returns `None` between evaluations; else the change of the delay
+    /// settings that is needed, if this site may change them (`can_change`).
+    pub(super) fn update(
+        &mut self,
+        now: Instant,
+        can_change: bool,
+        facts: &TuningFacts,
+    ) -> Option<Option<CommandKind>> {
+        let own_stats = self.own_stats(facts)?;
+        let tuner = self.tuner.as_mut().filter(|tuner| tuner.next_tuning <= now)?;
         tuner.next_tuning = now + TUNE_INTERVAL;
         tuner.decay_costs();
-        tuner.on_tuning_stats(site, own_stats);
-        self.tuning_stats_due = true;
-        self.sending.mark_extras_pending();
-        if !can_command || !matches!(self.phase, Phase::Running(_)) {
-            return;
-        }
+        tuner.on_tuning_stats(facts.own_site, own_stats);
+        self.is_due = true;
+        Some(if can_change { tuner.next_change(facts) } else { None })
+    }
+}
+
+impl AutoTuner {
+    /// Returns the change of the delay settings that the newest statistics of all players ask for.
+    fn next_change(&mut self, facts: &TuningFacts) -> Option<CommandKind> {
+        let playing = facts.playing;
         let sites =
-            || tuner.tuning_stats.iter().zip(SiteId::first(MAX_SITES)).filter(|(_, site)| playing.contains(*site));
+            || self.tuning_stats.iter().zip(SiteId::first(MAX_SITES)).filter(|(_, site)| playing.contains(*site));
         let reported = || sites().filter_map(|(stats, site)| stats.map(|stats| (stats, site)));
         // A site that has just joined has sent no statistics yet. That must not count as a slow machine.
         if sites().count() > reported().count() {
-            return;
+            return None;
         }
-        let Some((input_age, worst)) = reported().map(|(stats, site)| (stats.input_age, site)).max() else { return };
-        let prediction_window = reported().map(|(stats, _)| stats.max_prediction_window).min().unwrap_or(0);
-        let (input_delay, prediction_window) = self.next_delay_step(input_age, prediction_window);
+        let (input_age, site) = reported().map(|(stats, site)| (stats.input_age, site)).max()?;
+        let max_window = reported().map(|(stats, _)| stats.max_prediction_window).min().unwrap_or(0);
+        let (input_delay, prediction_window) = self.next_delay_step(facts.delays, input_age, max_window);
         let input_delay = input_delay.min(MAX_INPUT_DELAY).min(MAX_LEAD - prediction_window.min(MAX_LEAD));
-        if (input_delay, prediction_window) != (self.delay_settings.input_delay, self.delay_settings.prediction_window)
-        {
-            let frame = self.own_inputs.end() + 30;
-            self.schedule_command(
-                frame,
-                CommandKind::SetDelay { input_delay, prediction_window, input_age, site: worst },
-            );
-        }
+        let is_change = (input_delay, prediction_window) != (facts.delays.input_delay, facts.delays.prediction_window);
+        is_change.then_some(CommandKind::SetDelay { input_delay, prediction_window, input_age, site })
     }
 
     /// Returns input delay and prediction window in frames: one step closer to their targets if enough evaluations in a
     /// row wanted the same change, else the current values.
-    fn next_delay_step(&mut self, input_age: u32, max_window: u32) -> (u32, u32) {
-        let settings = self.delay_settings;
-        let unchanged = (settings.input_delay, settings.prediction_window);
+    fn next_delay_step(&mut self, settings: DelaySettings, input_age: u32, max_window: u32) -> (u32, u32) {
+        let DelaySettings { input_delay, prediction_window, .. } = settings;
         let (target_delay, target_window) = target_delays(input_age, max_window);
-        let direction = match (target_delay + target_window).cmp(&(settings.input_delay + settings.prediction_window)) {
-            _ if settings.prediction_window > max_window => SHORTEN_WINDOW,
+        let (target_lead, lead) = (target_delay + target_window, settings.lead());
+        let direction = match target_lead.cmp(&lead) {
+            _ if prediction_window > max_window => SHORTEN_WINDOW,
             core::cmp::Ordering::Greater => 1,
             core::cmp::Ordering::Less => -1,
-            core::cmp::Ordering::Equal if target_delay != settings.input_delay => -2,
+            core::cmp::Ordering::Equal if target_delay != input_delay => -2,
             core::cmp::Ordering::Equal => 0,
         };
-        let Some(tuner) = &mut self.auto_tuner else { return unchanged };
-        let (previous, count) = tuner.wanted_change;
-        tuner.wanted_change = (direction, if previous == direction { count + 1 } else { 1 });
-        tuner.spare_intervals = if target_delay + target_window + 1 < settings.input_delay + settings.prediction_window
-        {
-            tuner.spare_intervals + 1
-        } else {
-            0
-        };
+        let (previous, count) = self.wanted_change;
+        self.wanted_change = (direction, if previous == direction { count + 1 } else { 1 });
+        self.spare_intervals = if target_lead + 1 < lead { self.spare_intervals + 1 } else { 0 };
         let required = match direction {
-            1 if input_age > settings.input_delay + settings.prediction_window => 1,
+            1 if input_age > lead => 1,
             1 | SHORTEN_WINDOW => INTERVALS_TO_INCREASE,
-            -1 if tuner.spare_intervals < INTERVALS_TO_DECREASE => INTERVALS_TO_DECREASE_BY_ONE,
+            -1 if self.spare_intervals < INTERVALS_TO_DECREASE => INTERVALS_TO_DECREASE_BY_ONE,
             _ => INTERVALS_TO_DECREASE,
         };
-        if direction == 0 || tuner.wanted_change.1 < required {
-            return unchanged;
+        if direction == 0 || self.wanted_change.1 < required {
+            return (input_delay, prediction_window);
         }
-        (tuner.wanted_change, tuner.spare_intervals) = ((0, 0), 0);
+        (self.wanted_change, self.spare_intervals) = ((0, 0), 0);
         match direction {
             // An input delay that players do not notice saves predictions, so it grows first.
-            1 if settings.input_delay < target_delay.min(COMFORTABLE_INPUT_DELAY) => {
-                (settings.input_delay + 1, settings.prediction_window)
-            }
-            1 if target_window > settings.prediction_window => (settings.input_delay, settings.prediction_window + 1),
-            1 => (settings.input_delay + 1, settings.prediction_window),
-            -1 if target_delay < settings.input_delay => (settings.input_delay - 1, settings.prediction_window),
-            -1 => (settings.input_delay, settings.prediction_window - 1),
+            1 if input_delay < target_delay.min(COMFORTABLE_INPUT_DELAY) => (input_delay + 1, prediction_window),
+            1 if target_window > prediction_window => (input_delay, prediction_window + 1),
+            1 => (input_delay + 1, prediction_window),
+            -1 if target_delay < input_delay => (input_delay - 1, prediction_window),
+            -1 => (input_delay, prediction_window - 1),
             // The window must not exceed the number of frames that the slowest machine can resimulate.
-            SHORTEN_WINDOW => (settings.input_delay + 1, settings.prediction_window - 1),
+            SHORTEN_WINDOW => (input_delay + 1, prediction_window - 1),
             // The same sum, with a different split.
-            _ if target_delay < settings.input_delay => (settings.input_delay - 1, settings.prediction_window + 1),
-            _ => (settings.input_delay + 1, settings.prediction_window - 1),
+            _ if target_delay < input_delay => (input_delay - 1, prediction_window + 1),
+            _ => (input_delay + 1, prediction_window - 1),
         }
-    }
-
-    /// Pushes the event that all sites change their delay settings at this frame.
-    pub(super) fn push_delay_event(
-        &mut self,
-        frame: crate::frame::Frame,
-        input_delay: u32,
-        prediction_window: u32,
-        (input_age, site): (u32, SiteId),
-    ) {
-        self.events.push(Event::DelayChanged { frame, input_delay, prediction_window, input_age, site });
     }
 }
 

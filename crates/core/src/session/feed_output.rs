@@ -1,19 +1,20 @@
-//! Output of confirmed frames to the spectator feed, to desync searches and to programs that record the game; the
-//! schedule of all work beside the frame loop; and the catch-up of a late joiner. The players never wait for
+//! Output of confirmed frames to the spectator feed and to programs that record the game. The players never wait for
 //! spectators.
+//!
+//! Each frame is published once, in order. Frames are published only once they are irrevocable. A program that records
+//! the game gets confirmed frames; those that it does not read in time are skipped.
 
-use super::irrevocable::irrevocable_end;
-use super::peer::Peer;
-use super::phase::Phase;
-use super::request::Request;
-use super::{Session, Transmit};
+use alloc::boxed::Box;
+
+use super::Transmit;
 use crate::frame::Frame;
 use crate::id::Addr;
 use crate::input::InputWord;
-use crate::spectator_feed::FeedStats;
+use crate::spectator_feed::{Feed, FeedStats};
 use crate::time::Instant;
 
-/// Largest number of unread confirmed frames that [`Session::poll_confirmed`] can return; older ones are skipped.
+/// Largest number of unread confirmed frames that [`Session::poll_confirmed`](super::Session::poll_confirmed) can
+/// return; older ones are skipped.
 const MAX_UNREAD_CONFIRMED_FRAMES: u32 = 120;
 
 /// A confirmed frame: stepped with the inputs that all sites gave, and never resimulated.
@@ -28,181 +29,176 @@ pub struct ConfirmedFrame<'a> {
     pub hash: Option<u64>,
 }
 
-impl Session {
-    /// Handles a datagram of the feed protocol: at a joiner from the feed that it downloads, otherwise for this site's
-    /// feed.
-    #[inline(never)]
-    pub(super) fn handle_feed(&mut self, now: Instant, from: Addr, bytes: &[u8]) {
-        if let Some(joining) = &mut self.joining {
-            joining.spectator.handle_datagram(now, from, bytes);
-        } else if let Some(feed) = &mut self.feed {
-            feed.handle_datagram(now, from, bytes);
-        } else {
-            self.stats.dropped_datagrams.strangers += 1;
-        }
+/// The feed for spectators and late joiners, and the progress of the program that records the game.
+#[derive(Debug)]
+pub(super) struct Publisher {
+    /// `None` if the configuration has no feed.
+    feed: Option<Box<Feed>>,
+    /// End of the frames that were pushed to the feed.
+    feed_end: Frame,
+    /// End of the frames that [`Session::poll_confirmed`](super::Session::poll_confirmed) has returned.
+    record_end: Frame,
+    /// The frame for which a snapshot was requested from the host program; cleared when the next frame begins.
+    snapshot_requested: Option<Frame>,
+}
+
+impl Publisher {
+    pub(super) fn new(feed: Option<Box<Feed>>) -> Self {
+        Self { feed, feed_end: Frame::ZERO, record_end: Frame::ZERO, snapshot_requested: None }
     }
 
-    /// Keeps the inputs of new confirmed frames for desync searches, and adds frames to the feed as soon as no
-    /// membership decision can change their inputs any more.
     #[inline]
-    pub(super) fn feed_confirmed(&mut self) {
-        if self.feed.is_some() || self.desync_search.is_some() {
-            self.feed_confirmed_frames();
-        }
+    pub(super) fn has_feed(&self) -> bool {
+        self.feed.is_some()
     }
 
-    /// Returns the end of the frames that no membership decision can change any more.
-    fn irrevocable_end(&self) -> Frame {
-        let settings = &self.delay_settings;
-        let lead = (settings.input_delay + settings.prediction_window).max(self.max_lead);
-        let unpublished = self.feed_end.max(self.own_inputs.start());
-        irrevocable_end(&self.peers, self.electorate(), (unpublished, self.confirmed_end()), lead)
+    /// Returns the end of the frames that were pushed to the feed.
+    pub(super) fn feed_end(&self) -> Frame {
+        self.feed_end
     }
 
-    #[inline(never)]
-    fn feed_confirmed_frames(&mut self) {
-        let confirmed = self.confirmed_end();
-        let irrevocable = if self.feed.is_some() { self.irrevocable_end() } else { self.feed_end };
-        // The inputs of the frame in the current request must not change.
-        core::mem::swap(&mut self.input_words, &mut self.scratch_words);
-        while self.desync_search.is_some() && self.search_end < confirmed {
-            let frame = self.search_end;
-            self.search_end = frame.next();
-            self.gather_inputs(frame);
-            if let Some(search) = &mut self.desync_search {
-                search.push(frame, &self.input_words);
-            }
-        }
-        while self.feed_end < irrevocable {
-            let frame = self.feed_end;
-            self.feed_end = frame.next();
-            self.gather_inputs(frame);
-            let hash = self.comparison.published_hash(frame);
-            if let Some(feed) = &mut self.feed {
-                feed.push(self.clock.last_call(), frame, &self.input_words);
-                hash.inspect(|hash| feed.push_hash(frame, *hash));
-            }
-        }
-        core::mem::swap(&mut self.input_words, &mut self.scratch_words);
+    /// Returns whether all frames before `last` are in the feed, if there is one.
+    pub(super) fn has_published(&self, last: Frame) -> bool {
+        self.feed.is_none() || self.feed_end >= last
     }
 
-    /// Returns the next confirmed frame, for a program that records a [movie](crate::movie) or forwards the game;
-    /// `None` if there is no unread one yet. Call it after every frame until it returns `None`: a frame that is not
-    /// read before 120 more are confirmed (2 s at 60 frames per second) is skipped and counted in
-    /// [`Stats::skipped_confirmed`](super::Stats::skipped_confirmed).
-    pub fn poll_confirmed(&mut self) -> Option<ConfirmedFrame<'_>> {
-        let confirmed = self.confirmed_end();
-        let oldest = confirmed.checked_sub(MAX_UNREAD_CONFIRMED_FRAMES).unwrap_or_default();
-        let next = self.record_end.max(self.joined_at);
-        let frame = next.max(oldest);
-        // The hash of a frame is requested right after its step.
-        let is_hashed = self.comparison.pending_hash().is_some_and(|hashed| hashed <= frame);
-        if frame >= confirmed || is_hashed || self.joining.is_some() {
-            return None;
-        }
-        self.record_end = frame.next();
-        self.stats.skipped_confirmed += (frame - next) as u64;
-        core::mem::swap(&mut self.input_words, &mut self.scratch_words);
-        self.gather_inputs(frame);
-        core::mem::swap(&mut self.input_words, &mut self.scratch_words);
-        Some(ConfirmedFrame { frame, inputs: &self.scratch_words, hash: self.comparison.hash(frame) })
+    /// Begins to publish with frame `first`, from which on this site plays after a late join.
+    pub(super) fn start_at(&mut self, first: Frame) {
+        self.feed_end = first;
     }
 
-    /// Drops all subscribers of the feed, which then switch to another source, and accepts no new ones.
-    pub(super) fn close_feed(&mut self) {
+    /// Publishes the next frame with its inputs, and the hash of the state after it if that is known.
+    pub(super) fn publish(&mut self, now: Instant, inputs: &[InputWord], hash: Option<u64>) {
+        let frame = self.feed_end;
+        self.feed_end = frame.next();
         if let Some(feed) = &mut self.feed {
-            feed.drop_all();
+            feed.push(now, frame, inputs);
+            hash.inspect(|hash| feed.push_hash(frame, *hash));
         }
     }
 
-    /// Returns the statistics of the feed; `None` without [`Config::feed`](super::Config::feed).
-    pub fn feed_stats(&self) -> Option<FeedStats> {
-        self.feed.as_ref().map(|feed| feed.stats())
-    }
-
-    pub(super) fn feed_hash(&mut self, frame: Frame, hash: u64) {
+    /// Publishes the hash of the state after a frame.
+    pub(super) fn publish_hash(&mut self, frame: Frame, hash: u64) {
         if let Some(feed) = &mut self.feed {
             feed.push_hash(frame, hash);
         }
     }
 
-    /// Returns whether a subscriber of the feed needs a snapshot, the machine can save one, and none was requested
-    /// since the last frame began.
+    /// Returns the next frame for the program that records the game, and the number of frames that were skipped before
+    /// it; `None` if there is no unread one. `confirmed` is the end of the confirmed frames, `joined_at` the first
+    /// frame that this site played, and `pending_hash` the frame whose hash was requested.
+    pub(super) fn next_recorded(
+        &mut self,
+        confirmed: Frame,
+        joined_at: Frame,
+        pending_hash: Option<Frame>,
+    ) -> Option<(Frame, u64)> {
+        let oldest = confirmed.checked_sub(MAX_UNREAD_CONFIRMED_FRAMES).unwrap_or_default();
+        let next = self.record_end.max(joined_at);
+        let frame = next.max(oldest);
+        // The hash of a frame is requested right after its step.
+        if frame >= confirmed || pending_hash.is_some_and(|hashed| hashed <= frame) {
+            return None;
+        }
+        self.record_end = frame.next();
+        Some((frame, (frame - next) as u64))
+    }
+
+    /// Drops all subscribers of the feed, which then switch to another source, and accepts no new ones.
+    pub(super) fn close(&mut self) {
+        if let Some(feed) = &mut self.feed {
+            feed.drop_all();
+        }
+    }
+
+    /// Discards the snapshots of the feed: a site that starts from an older one would not arrive at this site's state.
+    pub(super) fn retire_snapshots(&mut self) {
+        if let Some(feed) = &mut self.feed {
+            feed.retire_snapshots();
+        }
+    }
+
+    /// Returns whether a subscriber of the feed needs a snapshot, and none was requested since the last frame began.
     #[inline]
     pub(super) fn is_snapshot_due(&self) -> bool {
-        self.feed.as_ref().is_some_and(|feed| feed.wants_snapshot())
-            && self.snapshot_requested.is_none()
-            && self.config.can_save
+        self.feed.as_ref().is_some_and(|feed| feed.wants_snapshot()) && self.snapshot_requested.is_none()
     }
 
-    /// Requests the state before the first unconfirmed frame: the machine's current state, or a saved one if the
-    /// machine has stepped unconfirmed frames.
-    #[cold]
-    pub(super) fn request_snapshot(&mut self) -> Request<'_> {
-        self.feed_confirmed_frames();
-        let frame = self.confirmed_end();
+    /// Notes that the state before a frame was requested.
+    pub(super) fn on_snapshot_requested(&mut self, frame: Frame) {
         self.snapshot_requested = Some(frame);
-        let slot = (frame < self.machine_frame).then(|| self.save_slot(frame));
-        Request::Snapshot { frame, slot }
     }
 
-    /// Handles the state that [`Request::Snapshot`] asked for, and its hash. Without this call, spectators and late
-    /// joiners that need a snapshot wait for the next request.
-    pub fn handle_snapshot(&mut self, state: &[u8], hash: u64) {
+    /// Notes that a frame begins: another snapshot may be requested.
+    #[inline]
+    pub(super) fn on_begin(&mut self) {
+        self.snapshot_requested = None;
+    }
+
+    /// Takes in the requested snapshot.
+    pub(super) fn set_snapshot(&mut self, now: Instant, state: &[u8], hash: u64) {
         let (Some(frame), Some(feed)) = (self.snapshot_requested, &mut self.feed) else { return };
-        feed.set_snapshot(self.clock.last_call(), frame, state, hash);
+        feed.set_snapshot(now, frame, state, hash);
     }
 
-    /// Writes the next datagram that does not belong to the frame loop. The caller sends the datagrams of the frame
-    /// loop first.
-    #[inline(never)]
-    pub(super) fn transmit_side_work(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
-        let now = self.clock.session_time(now);
-        if let Some(joining) = &mut self.joining {
-            return joining.spectator.poll_transmit(now, buf);
-        }
-        let from_feed = self.feed.as_mut().and_then(|feed| feed.poll_transmit(now, buf));
-        from_feed.or_else(|| self.transmit_desync_query(now, buf))
+    /// Handles a datagram of a subscriber. Returns `false` if there is no feed.
+    pub(super) fn handle_datagram(&mut self, now: Instant, from: Addr, bytes: &[u8]) -> bool {
+        let Some(feed) = &mut self.feed else { return false };
+        feed.handle_datagram(now, from, bytes);
+        true
     }
 
-    /// Returns when the late join, the feed or a desync search next has something to do; [`Instant::FAR_FUTURE`] for
-    /// never.
-    pub(super) fn next_side_work_time(&self) -> Instant {
-        let joining = self.joining.as_ref().filter(|_| !self.has_consumed_feed());
-        let spectator = joining.and_then(|joining| joining.spectator.poll_timeout());
-        let feed = self.feed.as_ref().and_then(|feed| feed.poll_timeout());
-        spectator.into_iter().chain(feed).chain([self.next_search_time()]).min().unwrap_or(Instant::FAR_FUTURE)
+    /// Writes the next datagram to a subscriber.
+    pub(super) fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
+        self.feed.as_mut().and_then(|feed| feed.poll_transmit(now, buf))
     }
 
-    /// Returns the downloaded part of the snapshot, in percent: 0 without a snapshot, 100 if this site does not join
-    /// late.
-    pub(super) fn download_percent(&self) -> u8 {
-        self.joining.as_ref().map_or(100, |joining| (joining.spectator.download_progress() * 100.0) as u8)
+    /// Returns when the feed next has something to do.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.feed.as_ref().and_then(|feed| feed.poll_timeout())
     }
 
-    pub(super) fn side_work_memory(&self) -> usize {
-        let spectator = self.joining.as_ref().map_or(0, |joining| joining.spectator.memory());
-        let search = self.desync_search.as_ref().map_or(0, |search| search.memory());
-        spectator + search + self.feed.as_ref().map_or(0, |feed| feed.memory())
+    pub(super) fn stats(&self) -> Option<FeedStats> {
+        self.feed.as_ref().map(|feed| feed.stats())
     }
 
-    /// Lets a late joiner step frames as fast as its machine can until it has caught up with the players.
-    pub(super) fn catch_up(&mut self) {
-        if self.frame < self.catch_up_until && matches!(self.phase, Phase::Running(_)) {
-            let (now, next) = (self.clock.last_call(), self.frame);
-            let is_behind_all = self.have_all_begun(next.next());
-            self.schedule.jump_to(now, next);
-            if is_behind_all {
-                self.schedule.begin_by(now);
-            }
-        }
+    /// Returns the size on the heap, in bytes.
+    pub(super) fn memory(&self) -> usize {
+        self.feed.as_ref().map_or(0, |feed| feed.memory())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recorded(publisher: &mut Publisher, confirmed: u32, pending: Option<u32>) -> Option<(u32, u64)> {
+        let next = publisher.next_recorded(Frame::new(confirmed), Frame::ZERO, pending.map(Frame::new));
+        next.map(|(frame, skipped)| (frame.number(), skipped))
     }
 
-    /// Returns whether all other players have begun a frame, as their inputs prove. The inputs that a new joiner sends
-    /// in advance prove nothing, so a new joiner counts as not having begun it.
-    fn have_all_begun(&self, frame: Frame) -> bool {
-        let input_end = frame + self.delay_settings.input_delay;
-        let has_begun = |peer: &Peer| !peer.has_advance_inputs() && peer.inputs().end() > input_end;
-        self.peers.iter().filter(|peer| peer.is_playing()).all(has_begun)
+    #[test]
+    fn confirmed_frames_are_recorded_in_order_once() {
+        let mut publisher = Publisher::new(None);
+        assert_eq!(recorded(&mut publisher, 2, None), Some((0, 0)));
+        assert_eq!(recorded(&mut publisher, 2, Some(1)), None, "the hash of frame 1 is missing");
+        assert_eq!(recorded(&mut publisher, 2, None), Some((1, 0)));
+        assert_eq!(recorded(&mut publisher, 2, None), None);
+    }
+
+    #[test]
+    fn unread_frames_are_skipped_after_120() {
+        let mut publisher = Publisher::new(None);
+        assert_eq!(recorded(&mut publisher, 150, None), Some((30, 30)));
+        assert_eq!(recorded(&mut publisher, 150, None), Some((31, 0)));
+    }
+
+    #[test]
+    fn feed_end_follows_published_frames() {
+        let mut publisher = Publisher::new(None);
+        publisher.start_at(Frame::new(40));
+        publisher.publish(Instant::ZERO, &[1], None);
+        assert_eq!(publisher.feed_end(), Frame::new(41));
+        assert!(publisher.has_published(Frame::new(99)), "there is no feed");
     }
 }

@@ -1,5 +1,5 @@
-//! The jitter buffer after Kim and Park: send interval, buffer sizes, the reaction to a buffer that runs low, and the
-//! schedule of requests for missing inputs with [`Recovery::Classic`].
+//! The jitter buffer after Kim and Park: send interval, buffer sizes, and the pauses that fill a buffer that runs
+//! low.
 //!
 //! The buffer of a peer holds the inputs that are received and not yet stepped; on a link with constant delay it holds
 //! those of the input delay minus the one-way delay. A lost packet lets the buffer shrink until its inputs are resent.
@@ -7,16 +7,9 @@
 //! site's current frame before the same instant of group time. A pause changes nothing that sites must agree on, so it
 //! needs no vote. A site that misses the request waits for inputs a little later.
 
-use super::Session;
-use super::event::Event;
-use super::frame_schedule::FrameSchedule;
-use super::peer::Peer;
-use super::phase::Phase;
 use crate::clock::Clock;
-use crate::input::Recovery;
 use crate::session::message::PauseRequest;
-use crate::settings::StarvationPolicy;
-use crate::time::{GroupInstant, Instant, TimeDelta};
+use crate::time::{Instant, TimeDelta};
 
 /// Maximum duration of a pause. A request of a peer for a longer one is ignored.
 const MAX_PAUSE: TimeDelta = TimeDelta::from_secs(1);
@@ -81,12 +74,12 @@ impl JitterBufferModel {
 
     /// Returns whether a pause helps a buffer with the inputs of this many frames: it is below the low watermark and a
     /// pause can fill it, or above the high watermark.
-    fn is_pause_due(&self, buffered: i64) -> bool {
+    pub(super) fn is_pause_due(&self, buffered: i64) -> bool {
         buffered < self.low_watermark() && self.is_pause_useful() || buffered > self.high_watermark()
     }
 
     /// Returns the duration of a pause: the input delay, at most 1 s.
-    fn pause_duration(&self) -> TimeDelta {
+    pub(super) fn pause_duration(&self) -> TimeDelta {
         self.input_delay.min(MAX_PAUSE)
     }
 
@@ -177,100 +170,6 @@ impl GroupPause {
             () if !is_plausible => None,
             () if self.until > now => Some(PauseChange::Extend(until)),
             () => self.may_begin(now).then_some(PauseChange::Begin(until)),
-        }
-    }
-}
-
-impl Session {
-    fn jitter_buffer_model(&self, peer: &Peer) -> JitterBufferModel {
-        JitterBufferModel::new(self.config.settings.rate.period(), self.delay_settings.input_delay, peer.clock())
-    }
-
-    /// Returns how many frames can be stepped with the known inputs of a peer; negative if frames were stepped with
-    /// predictions.
-    pub(super) fn buffered_frames(&self, peer: &Peer) -> i64 {
-        peer.known_end() - self.frame
-    }
-
-    /// With [`StarvationPolicy::Pause`] and without prediction, begins a pause and asks the other sites for it if the
-    /// buffer of a playing peer is below its low watermark and a pause can fill it, or is above its high watermark.
-    /// Does nothing before the frame whose number is the input delay, nor until 1 s after the end of the last pause.
-    /// Returns whether a pause began, so that this site does not begin the next frame.
-    pub(super) fn is_starved(&mut self, now: Instant) -> bool {
-        let is_enabled = self.config.settings.starvation_policy == StarvationPolicy::Pause
-            && self.delay_settings.prediction_window == 0;
-        if !is_enabled || !self.schedule.pause().may_begin(now) || self.frame.number() < self.delay_settings.input_delay
-        {
-            return false;
-        }
-        let is_starving =
-            |peer: &&Peer| peer.is_playing() && self.jitter_buffer_model(peer).is_pause_due(self.buffered_frames(peer));
-        let Some(peer) = self.peers.iter().find(is_starving) else { return false };
-        let duration = self.jitter_buffer_model(peer).pause_duration();
-        let Some(until) = self.peers.group_time(now + duration) else { return false };
-        self.begin_pause(
-            now,
-            PauseRequest { requested_by: self.config.site, frame: self.frame, until_ns: until.as_nanos() },
-            now + duration,
-        );
-        self.mark_all_due();
-        true
-    }
-
-    fn begin_pause(&mut self, now: Instant, request: PauseRequest, until: Instant) {
-        let has_begun = self.has_begun(self.frame);
-        self.announce_pause_plan(|schedule| schedule.begin_pause(until, request, has_begun));
-        self.stats.pauses += 1;
-        self.events.push(Event::Paused { frame: request.frame, duration: until - now, site: request.requested_by });
-        self.mark_extras_pending();
-        self.invalidate_send_time();
-    }
-
-    /// Changes the pause, and makes the next packets carry the new plan if there is one.
-    fn announce_pause_plan(&mut self, change: impl FnOnce(&mut FrameSchedule) -> bool) {
-        if change(&mut self.schedule) {
-            self.peers.make_probes_due();
-        }
-    }
-
-    /// Joins the pause that a peer asks for, so that all sites resume together. Ignores a request that names a frame
-    /// further away than the maximum lead.
-    pub(super) fn on_pause_request(&mut self, now: Instant, request: PauseRequest) {
-        let is_enabled = self.config.settings.starvation_policy == StarvationPolicy::Pause
-            && matches!(self.phase, Phase::Running(_))
-            && (self.frame - request.frame).abs() <= i64::from(self.max_lead);
-        let Some(until) = self.peers.local_time(GroupInstant::from_nanos(request.until_ns)).filter(|_| is_enabled)
-        else {
-            return;
-        };
-        // If this site begins another frame next, it resumes when the requester begins that frame.
-        let has_begun = self.has_begun(self.frame);
-        let next = if has_begun { self.frame.next() } else { self.frame };
-        let delay = self.config.settings.rate.period() * (next - request.frame);
-        match self.schedule.pause().change(now, until, delay) {
-            Some(PauseChange::Begin(until)) => self.begin_pause(now, request, until),
-            Some(PauseChange::Extend(until)) => {
-                self.announce_pause_plan(|schedule| schedule.extend_pause(until, has_begun));
-            }
-            None => {}
-        }
-    }
-
-    /// Makes a packet due that requests missing inputs, or that answers a peer's request (`is_answer_due`), with
-    /// [`Recovery::Classic`].
-    pub(super) fn schedule_classic_recovery(&mut self, now: Instant, index: usize, is_answer_due: bool) {
-        let is_request_due = self.peers[index].request_missing_inputs(now);
-        if (is_request_due || is_answer_due) && !self.peers[index].is_free() {
-            self.sending.mark_answer_due(index);
-        }
-    }
-
-    /// Repeats the requests for inputs that have not arrived, with [`Recovery::Classic`].
-    pub(super) fn update_classic_recovery(&mut self, now: Instant) {
-        if self.config.recovery == Recovery::Classic {
-            for index in 0..self.peers.len() {
-                self.schedule_classic_recovery(now, index, false);
-            }
         }
     }
 }

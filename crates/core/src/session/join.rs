@@ -12,22 +12,21 @@
 
 use alloc::boxed::Box;
 
+use super::Transmit;
+use super::comparison::Comparison;
 use super::config::{Config, LateJoinConfig};
-use super::desync::DesyncSearch;
-use super::event::{Event, SessionEnd};
-use super::peer::Peer;
-use super::peer::TICK_SILENCE_LIMIT;
-use super::phase::{FramePhase, Phase};
+use super::delay_settings::DelaySettings;
+use super::peer::{Peer, TICK_SILENCE_LIMIT};
+use super::peers::Peers;
 use super::quorum::is_quorum_of;
 use super::request::Request;
-use super::{Session, SettingsError};
+use super::timeline::Timeline;
 use crate::frame::Frame;
-use crate::id::{Addr, SiteId, SiteSet};
-use crate::input::{STREAM_CAPACITY, Stream};
-use crate::pace::Pacer;
-use crate::session::message::{CommandKind, ScheduledCommand, Tick};
-use crate::settings::AbsentInput;
-use crate::spectator_feed::{SourceError, Spectator, SpectatorConfig, SpectatorEvent, SpectatorRequest};
+use crate::id::{Addr, SiteId};
+use crate::input::STREAM_CAPACITY;
+use crate::session::message::{CommandKind, ScheduledCommand};
+use crate::settings::SettingsError;
+use crate::spectator_feed::{Spectator, SpectatorConfig, SpectatorEvent, SpectatorRequest};
 use crate::time::{Instant, TimeDelta};
 
 /// Longest play time by which a joiner may be behind the newest frame of its feed source when it reports that it is
@@ -58,7 +57,7 @@ const MAX_FRAMES_AHEAD: i64 = STREAM_CAPACITY as i64 / 2 - 8;
 /// State of this site's late join, from the creation of the session until this site plays.
 #[derive(Debug)]
 pub(super) struct JoinProgress {
-    pub(super) spectator: Spectator,
+    spectator: Spectator,
     /// The first frame in which this site plays, once it is admitted.
     join_frame: Option<Frame>,
     /// The coordinator whose command admitted this site; `None` before.
@@ -81,7 +80,7 @@ pub(super) struct JoinProgress {
     has_stepped: bool,
     /// Whether this site has announced that it is ready. A join command that arrives before that was for a previous
     /// incarnation.
-    pub(super) has_announced_ready: bool,
+    has_announced_ready: bool,
 }
 
 impl JoinProgress {
@@ -111,58 +110,66 @@ impl JoinProgress {
             })
         })
     }
-}
 
-impl Session {
     /// Returns whether this site has caught up with its feed source. A new source must also have shown with a state
     /// hash that it plays the same game as the previous one, unless it has been used for 3 s or states are not
     /// compared.
-    pub(super) fn is_ready_to_join(&self) -> bool {
-        let Some(joining) = &self.joining else { return false };
-        let behind = joining.spectator.newest_frame() - joining.spectator.next_frame();
-        let near = MAX_READY_DISTANCE.as_nanos() / self.config.settings.rate.period().as_nanos().max(1);
-        joining.spectator.is_live() && behind <= near && !joining.spectator.is_unverified()
+    pub(super) fn is_ready(&self, period: TimeDelta) -> bool {
+        let behind = self.spectator.newest_frame() - self.spectator.next_frame();
+        let near = MAX_READY_DISTANCE.as_nanos() / period.as_nanos().max(1);
+        self.spectator.is_live() && behind <= near && !self.spectator.is_unverified()
     }
 
-    /// Returns the first frame in which this site plays, as long as it is admitted and does not play yet.
-    pub(super) fn own_join_frame(&self) -> Option<Frame> {
-        self.joining.as_ref().and_then(|joining| joining.join_frame)
+    /// Notes that this site announces that it is ready.
+    pub(super) fn announce_ready(&mut self) {
+        self.has_announced_ready = true;
+    }
+
+    /// Returns whether this site has announced that it is ready. A join command that arrives before that was for a
+    /// previous incarnation.
+    pub(super) fn has_announced_ready(&self) -> bool {
+        self.has_announced_ready
+    }
+
+    /// Returns the first frame in which this site plays, once it is admitted.
+    pub(super) fn join_frame(&self) -> Option<Frame> {
+        self.join_frame
     }
 
     /// Returns whether this site is admitted and its machine has reached the end of its catch-up. Then the next frame
     /// needs a sampled input, and this site takes no more frames from the feed.
-    pub(super) fn has_consumed_feed(&self) -> bool {
-        self.own_join_frame().is_some() && self.machine_frame >= self.catch_up_until
+    pub(super) fn has_consumed_feed(&self, timeline: &Timeline) -> bool {
+        self.join_frame.is_some() && timeline.machine_frame() >= timeline.catch_up_until()
     }
 
-    /// Returns the next request of a joiner to its host program.
+    /// Returns the next request to the host program.
     #[cold]
-    pub(super) fn next_joining_request(&mut self, now: Instant) -> Option<Request<'_>> {
-        if self.has_consumed_feed() {
+    pub(super) fn next_request<'a>(
+        &'a mut self,
+        now: Instant,
+        timeline: &'a mut Timeline,
+        comparison: &mut Comparison,
+    ) -> Option<Request<'a>> {
+        if self.has_consumed_feed(timeline) {
             return None;
         }
-        let Self { joining, input_words: words, machine_frame, frame, comparison, .. } = self;
-        let joining = joining.as_mut()?;
-        if joining.join_frame.is_some()
-            && let Some(inputs) = joining.spectator.take_words(*frame)
+        let next = timeline.frame();
+        if self.join_frame.is_some()
+            && let Some(inputs) = self.spectator.take_words(next)
         {
-            words.copy_from_slice(inputs);
-            joining.has_stepped = true;
-            let next = *frame;
-            (*machine_frame, *frame) = (next.next(), next.next());
-            return Some(Request::Advance { frame: next, inputs: words, fresh: false });
+            self.has_stepped = true;
+            let inputs = timeline.step_downloaded(next, inputs);
+            return Some(Request::Advance { frame: next, inputs, fresh: false });
         }
-        Some(match joining.spectator.poll_request(now)? {
+        Some(match self.spectator.poll_request(now)? {
             SpectatorRequest::Load { next_frame, state, .. } => {
-                joining.has_stepped = false;
-                (*machine_frame, *frame) = (next_frame, next_frame);
+                self.has_stepped = false;
+                timeline.load_downloaded(next_frame);
                 Request::Restore { frame: next_frame, state }
             }
-            SpectatorRequest::Advance { frame: next, inputs, .. } => {
-                joining.has_stepped = true;
-                words.copy_from_slice(inputs);
-                (*machine_frame, *frame) = (next.next(), next.next());
-                Request::Advance { frame: next, inputs: words, fresh: false }
+            SpectatorRequest::Advance { frame, inputs, .. } => {
+                self.has_stepped = true;
+                Request::Advance { frame, inputs: timeline.step_downloaded(frame, inputs), fresh: false }
             }
             SpectatorRequest::Hash { frame, .. } => {
                 comparison.expect_hash(frame);
@@ -171,307 +178,214 @@ impl Session {
         })
     }
 
-    /// Updates the late join: extends the neutral inputs, checks the progress and handles the spectator's events.
-    #[cold]
-    pub(super) fn update_joining(&mut self, now: Instant) {
-        self.extend_neutral_inputs(now);
-        self.update_join_progress(now);
-        while let Some(event) = self.joining.as_mut().and_then(|joining| joining.spectator.poll_event()) {
-            match event {
-                SpectatorEvent::Dropped { reason } => return self.abort_joining(now, reason),
-                SpectatorEvent::Ended { .. } => return self.abort_joining(now, SourceError::Silent),
-                SpectatorEvent::Diverged { frame } => {
-                    let site = self.peers.iter().map(|peer| peer.site()).min().unwrap_or(self.config.site);
-                    self.events.push(Event::Diverged { site, frame });
-                }
-                _ => {}
-            }
-        }
+    /// Takes in the hash of a downloaded frame.
+    pub(super) fn handle_hash(&mut self, hash: u64) {
+        self.spectator.handle_hash(hash);
+    }
+
+    pub(super) fn poll_event(&mut self) -> Option<SpectatorEvent> {
+        self.spectator.poll_event()
     }
 
     /// Checks the progress of the download of an admitted joiner, for which all players wait once its neutral inputs
-    /// are used up. If its source delivers nothing, this site tries another one; if none delivers, it gives its seat
-    /// back.
-    fn update_join_progress(&mut self, now: Instant) {
-        let answer_time = self.peers.max_player_rtt() * SOURCE_ROUND_TRIPS;
-        if self.is_seat_awaited_too_long(now, JOIN_TIMEOUT + answer_time) {
-            return self.abort_joining(now, SourceError::Silent);
+    /// are used up. If its source delivers nothing, this site tries another one. Returns whether none delivers, so that
+    /// this site must give its seat back.
+    pub(super) fn has_failed(&mut self, now: Instant, timeline: &Timeline, peers: &Peers) -> bool {
+        let answer_time = peers.max_player_rtt() * SOURCE_ROUND_TRIPS;
+        if self.is_seat_awaited_too_long(now, JOIN_TIMEOUT + answer_time, timeline, peers) {
+            return true;
         }
-        let is_player = |addr: Addr| self.peers.iter().any(|peer| peer.addr() == addr && peer.is_playing());
-        let Some(joining) = self.joining.as_mut().filter(|joining| joining.join_frame.is_some()) else { return };
-        let next = joining.spectator.next_frame();
-        if next > joining.progress.0 {
-            (joining.progress, joining.source_changed_at) = ((next, now), now);
-        } else if joining.join_frame <= Some(next) {
+        if self.join_frame.is_none() {
+            return false;
+        }
+        let next = self.spectator.next_frame();
+        if next > self.progress.0 {
+            (self.progress, self.source_changed_at) = ((next, now), now);
+        } else if self.join_frame <= Some(next) {
             // The players' ticks deliver the following inputs, too. If none arrive, the players may be waiting for this
             // site.
-            joining.source_changed_at = now;
-        } else if now - joining.progress.1 > JOIN_TIMEOUT + answer_time {
-            self.abort_joining(now, SourceError::Silent);
-        } else if now - joining.source_changed_at > SOURCE_TIMEOUT + answer_time {
-            joining.source_changed_at = now;
-            joining.spectator.try_other_source(now, is_player);
-        }
-    }
-
-    /// Returns whether this site has been able to play for longer than `limit`, except that no quorum acknowledges its
-    /// inputs although the game goes on: then its admission is void, or it cannot be reached.
-    fn is_seat_awaited_too_long(&mut self, now: Instant, limit: TimeDelta) -> bool {
-        let is_seat_unknown =
-            self.own_join_frame().is_some_and(|first| self.machine_frame >= first && !self.is_seat_known(first));
-        let Some(joining) = &mut self.joining else { return false };
-        let is_game_moving =
-            joining.spectator.next_frame() > joining.progress.0 || now - joining.progress.1 < SOURCE_TIMEOUT;
-        if !is_seat_unknown || !is_game_moving {
-            joining.seat_awaited_since = None;
-        } else if now - *joining.seat_awaited_since.get_or_insert(now) > limit {
+            self.source_changed_at = now;
+        } else if now - self.progress.1 > JOIN_TIMEOUT + answer_time {
             return true;
+        } else if now - self.source_changed_at > SOURCE_TIMEOUT + answer_time {
+            self.source_changed_at = now;
+            let is_player = |addr: Addr| peers.playing().any(|peer| peer.addr() == addr);
+            self.spectator.try_other_source(now, is_player);
         }
         false
     }
 
-    /// Gives up the join for this reason. An admitted joiner leaves its seat, so that no site waits for it.
-    fn abort_joining(&mut self, now: Instant, reason: SourceError) {
-        match self.schedule.is_started() {
-            false => self.end_session(SessionEnd::NoWayIn(reason)),
-            true => self.begin_leave(now, SessionEnd::NoWayIn(reason)),
+    /// Returns whether this site has been able to play for longer than `limit`, except that no quorum acknowledges its
+    /// inputs although the game goes on: then its admission is void, or it cannot be reached.
+    fn is_seat_awaited_too_long(&mut self, now: Instant, limit: TimeDelta, timeline: &Timeline, peers: &Peers) -> bool {
+        let is_reached = |first: Frame| timeline.machine_frame() >= first;
+        let is_seat_unknown =
+            self.join_frame.is_some_and(|first| is_reached(first) && !self.is_seat_known(first, peers));
+        let is_game_moving = self.spectator.next_frame() > self.progress.0 || now - self.progress.1 < SOURCE_TIMEOUT;
+        if !is_seat_unknown || !is_game_moving {
+            self.seat_awaited_since = None;
+            return false;
         }
+        now - *self.seat_awaited_since.get_or_insert(now) > limit
     }
 
-    /// Handles a tick that may have arrived before this site plays: looks for a command that admits this site. Returns
-    /// whether the tick has no further use, because this site is not admitted yet.
-    pub(super) fn handle_tick_while_joining(&mut self, index: usize, tick: &Tick<'_>) -> bool {
-        let Some(joining) = &self.joining else { return false };
-        let unseated = joining.join_frame.is_none();
-        if !joining.has_announced_ready
-            || !self.lobby.knows_own_incarnation(index)
-            || !unseated && tick.extras.is_empty()
-        {
-            return unseated;
-        }
-        for extra in tick.extras.iter() {
-            if let crate::session::message::Extra::Command(command) = extra
-                && self.admits_us(index, &command)
-                && (unseated || self.replaces_admission(&command))
-            {
-                self.prepare_own_join(command);
-                return false;
-            }
-        }
-        unseated
-    }
-
-    /// Returns whether a command of a peer, as coordinator, admits this incarnation of this site for a frame that this
-    /// site has not stepped yet. A command that turned out to be void does not count.
-    fn admits_us(&self, index: usize, command: &ScheduledCommand) -> bool {
-        let (own_site, site) = (self.config.site, self.peers[index].site());
-        let CommandKind::Join { site: joining_site, incarnation, members, .. } = command.kind else { return false };
-        let is_sound = command.issuer == site && members.iter().next() == Some(site) && !members.contains(own_site);
-        let is_void = self.joining.as_ref().is_some_and(|joining| joining.void_admission == Some(*command));
-        let is_for_us = (joining_site, incarnation) == (own_site, self.config.incarnation);
-        is_for_us && is_sound && !is_void && command.frame >= self.frame
-    }
-
-    /// Takes back this site's admission, because the command that admitted it is void: its issuer is gone, and no
-    /// player has applied it. If this site does not play yet, it asks to join again. If it plays already, it has
-    /// stepped frames with its own inputs that the others step without them, so its session ends.
-    pub(super) fn revoke_own_admission(&mut self, command: ScheduledCommand) {
-        if self.leaving.is_some() {
-            return;
-        }
-        let Some(joining) = &mut self.joining else { return self.end_session(SessionEnd::Dropped) };
-        (joining.join_frame, joining.admitted_by, joining.void_admission) = (None, None, Some(command));
-        self.schedule.stop();
-        self.invalidate_send_time();
+    /// Returns whether a command of `from`, as coordinator, admits this incarnation of this site for a frame that this
+    /// site has not stepped yet, and replaces an earlier admission if there is one. A command that turned out to be
+    /// void does not count.
+    pub(super) fn is_admitted_by(
+        &self,
+        command: &ScheduledCommand,
+        from: SiteId,
+        incarnation: u32,
+        (now, frame): (Instant, Frame),
+        peers: &Peers,
+    ) -> bool {
+        let own_site = peers.own_site();
+        let CommandKind::Join { site, incarnation: joining, members, .. } = command.kind else { return false };
+        let is_sound = command.issuer == from && members.iter().next() == Some(from) && !members.contains(own_site);
+        let is_for_us = (site, joining) == (own_site, incarnation) && self.void_admission != Some(*command);
+        let is_new = self.join_frame.is_none() || self.replaces_admission(command, now, peers);
+        is_for_us && is_sound && command.frame >= frame && is_new
     }
 
     /// Returns whether `command`, which admits this site, replaces the one that admitted it before: the issuer is
     /// another site, and it is the lowest player from which packets still arrive.
-    fn replaces_admission(&self, command: &ScheduledCommand) -> bool {
-        let Some(issuer) = self.joining.as_ref().and_then(|joining| joining.admitted_by) else { return false };
-        let is_active = |peer: &&Peer| peer.is_playing() && peer.silence(self.clock.last_call()) < TICK_SILENCE_LIMIT;
-        let lowest = self.peers.iter().filter(is_active).map(|peer| peer.site()).min();
-        command.issuer != issuer && lowest == Some(command.issuer)
+    fn replaces_admission(&self, command: &ScheduledCommand, now: Instant, peers: &Peers) -> bool {
+        let Some(issuer) = self.admitted_by else { return false };
+        let active = peers.playing().filter(|peer| peer.silence(now) < TICK_SILENCE_LIMIT);
+        command.issuer != issuer && active.map(Peer::site).min() == Some(command.issuer)
     }
 
-    /// Prepares to play as the coordinator's join command says: this site's inputs count from the command's frame on.
-    fn prepare_own_join(&mut self, command: ScheduledCommand) {
-        let CommandKind::Join { members, epoch, input_delay, prediction_window, .. } = command.kind else {
-            return;
-        };
-        let first = command.frame;
-        let own_width = self.layout.width();
-        // If an earlier command admitted this site, the neutral inputs that it has already sent must not change.
-        let sent_end = self.membership.admitted_at().map(|_| self.own_inputs.end());
-        let joining = self.joining.as_mut().filter(|_| sent_end.is_some());
-        let neutral_until = joining.map_or(first, |joining| {
-            joining.neutral_until = joining.neutral_until.max(self.own_inputs.end());
-            joining.neutral_until
-        });
-        let now = self.clock.last_call();
-        self.peers.on_own_admission();
-        for index in 0..self.peers.len() {
-            let is_member = members.contains(self.peers[index].site());
-            self.peers[index].prepare_own_join(now, first, own_width, (is_member, sent_end.is_some()));
-            if is_member {
-                self.on_seat_taken(index, first, false);
-            }
-            self.sending.set_active(index, !self.peers[index].is_free());
-        }
-        self.reports.on_own_admission();
-        let peers = &self.peers;
-        self.membership.on_own_admission(now, epoch, |index| members.contains(peers[index].site()));
-        self.slow_peers.on_own_admission();
-        self.schedule_delay_settings(Frame::ZERO, input_delay, prediction_window);
-        self.next_delay_settings.inspect(|settings| self.delay_settings = *settings);
-        (self.command, self.last_applied_command) = (Some(command), Some(first));
-        self.own_inputs = Stream::new(own_width, first);
-        self.comparison.restart_own_inputs(first);
-        match &mut self.leaving {
-            // This site was admitted although it already leaves, because the coordinator did not know that. It leaves
-            // before its first frame.
-            Some(leave) => {
-                leave.input_end = first;
-                self.phase = Phase::Running(FramePhase::Idle);
-                self.joining = None;
-            }
-            None => {
-                self.push_settling_inputs(first);
-                // The players accept 255 frames past the join frame. The rest follows while the machine catches up.
-                let until = neutral_until.min(first + MAX_FRAMES_AHEAD as u32);
-                self.push_neutral_inputs(until.max(self.own_inputs.end()));
-            }
-        }
-        if let Some(joining) = &mut self.joining {
-            (joining.join_frame, joining.admitted_by) = (Some(first), Some(command.issuer));
-            joining.seat_awaited_since = None;
-            (joining.progress, joining.source_changed_at) =
-                ((joining.spectator.next_frame(), self.clock.last_call()), self.clock.last_call());
-        }
-        self.start_pacing(self.clock.last_call());
-        self.mark_extras_pending();
-        self.mark_all_due();
-        self.invalidate_send_time();
+    /// Takes back this site's admission, because the command that admitted it is void. This site asks to join again.
+    pub(super) fn revoke(&mut self, command: ScheduledCommand) {
+        (self.join_frame, self.admitted_by, self.void_admission) = (None, None, Some(command));
     }
 
-    /// Pushes the first inputs, from the join frame on, which are neutral and sent in advance.
-    fn push_settling_inputs(&mut self, first: Frame) {
-        let period = self.config.settings.rate.period().as_nanos().max(1);
-        let max_rtt = self.peers.max_rtt();
-        let (input_delay, prediction_window) =
-            (i64::from(self.delay_settings.input_delay), i64::from(self.delay_settings.prediction_window));
-        let max_frames = (MAX_FRAMES_AHEAD - 2 * input_delay - prediction_window).clamp(0, MAX_NEUTRAL_FRAMES);
-        let frames = ((max_rtt * 3 / 2 + NEUTRAL_INPUT_TIME).as_nanos() / period).clamp(0, max_frames) + input_delay;
-        self.push_neutral_inputs(first + frames as u32);
+    /// Notes that a command admits this site from its frame on. `sent_end` is the end of the neutral inputs that this
+    /// site has sent under an earlier admission, which must not change. Returns the end of the inputs that have to be
+    /// neutral.
+    pub(super) fn admit(&mut self, now: Instant, command: &ScheduledCommand, sent_end: Option<Frame>) -> Frame {
+        if let Some(end) = sent_end {
+            self.neutral_until = self.neutral_until.max(end);
+        }
+        (self.join_frame, self.admitted_by) = (Some(command.frame), Some(command.issuer));
+        self.seat_awaited_since = None;
+        (self.progress, self.source_changed_at) = ((self.spectator.next_frame(), now), now);
+        if sent_end.is_some() { self.neutral_until } else { command.frame }
     }
 
-    /// Pushes neutral inputs for all frames before `until` that have none, and sets the end of the machine's catch-up
-    /// to `until` minus the input delay.
-    fn push_neutral_inputs(&mut self, until: Frame) {
-        let neutral = [[0; 16]; crate::input::MAX_BLOCKS];
-        let blocks = self.own_inputs.block_count();
-        while self.own_inputs.end() < until {
-            self.own_inputs.push_blocks(&neutral[..blocks]);
-        }
-        self.catch_up_until = until.checked_sub(self.delay_settings.input_delay).unwrap_or(until);
-    }
-
-    /// Extends the neutral inputs while the machine is still catching up, so that no site waits for inputs of this
-    /// site.
-    fn extend_neutral_inputs(&mut self, now: Instant) {
-        let is_admitted = self.own_join_frame().is_some();
-        let Some(live_frame) = self.schedule.frame_at(now).filter(|_| is_admitted) else {
-            return;
-        };
-        let period = self.config.settings.rate.period().as_nanos().max(1);
-        let max_rtt = self.peers.max_rtt();
-        let under_way = ((max_rtt + NEUTRAL_INPUT_TIME / 2).as_nanos() / period).clamp(0, MAX_NEUTRAL_FRAMES) as u32;
-        // The other sites must not run further ahead of this site than their inputs are kept here.
-        let until = (live_frame + under_way + self.delay_settings.input_delay)
-            .min(self.machine_frame + MAX_FRAMES_BEHIND as u32);
-        if until > self.own_inputs.end() {
-            self.push_neutral_inputs(until);
-            self.mark_all_due();
-        }
-    }
-
-    /// Starts to play when all frames before the join frame are stepped, a quorum has inputs of this site, the inputs
-    /// that have to stay neutral are given, this site is near enough to the players, and the time of the next frame is
-    /// known or there is no plan to follow. With [`AbsentInput::Repeat`] the machine must have stepped a frame since it
-    /// last loaded a state. Returns whether this site plays now.
-    #[cold]
-    pub(super) fn start_playing_if_due(&mut self) -> bool {
-        let Some(first) = self.own_join_frame().filter(|first| self.machine_frame >= *first) else { return false };
-        let owes_neutral_inputs =
-            self.joining.as_ref().is_some_and(|joining| self.own_inputs.end() < joining.neutral_until);
-        if owes_neutral_inputs || !self.is_seat_known(first) {
-            return false;
-        }
-        let (now, next) = (self.clock.last_call(), self.machine_frame);
-        let has_stepped = self.joining.as_ref().is_some_and(|joining| joining.has_stepped);
-        if self.config.settings.absent_input == AbsentInput::Repeat && !has_stepped {
-            return false;
-        }
+    /// Returns whether this site can start to play: all frames before the join frame are stepped, a quorum has inputs
+    /// of this site, the inputs that have to stay neutral are given, and this site is near enough to the players. The
+    /// machine must have stepped a frame since it last loaded a state if its inputs are needed (`needs_step`).
+    pub(super) fn can_play(&self, needs_step: bool, timeline: &Timeline, peers: &Peers) -> bool {
+        let next = timeline.machine_frame();
+        let Some(first) = self.join_frame.filter(|first| next >= *first) else { return false };
         // The players' inputs for older frames are no longer kept, so those frames have to come from the feed.
-        let playing = self.peers.iter().filter(|peer| peer.is_playing());
-        if playing.map(|peer| peer.inputs().end() - next).max().is_some_and(|ahead| ahead > MAX_FRAMES_BEHIND) {
-            return false;
-        }
-        // If all sites are stalled, there is no plan to follow.
-        let is_stuck = self.joining.as_ref().is_some_and(|joining| now - joining.progress.1 > SOURCE_TIMEOUT / 2);
-        let has_no_plan = is_stuck && self.has_consumed_feed() || self.schedule.setter().is_none();
-        let is_time_known = self.schedule.jump_to(now, next) || has_no_plan;
-        if is_time_known {
-            let all_sites = SiteSet::first(usize::from(self.config.settings.site_count));
-            self.joining = None;
-            self.observe_substitute_inputs();
-            // The feed may have delivered more than the frames before the join frame.
-            (self.frame, self.feed_end, self.search_end, self.joined_at) = (next, next, next, next);
-            self.comparison.skip_until(next, first, &self.own_inputs);
-            if let Some(search) = &mut self.desync_search {
-                *search = DesyncSearch::new(self.config.site, all_sites, &self.config.settings, next);
-            }
-            self.phase = self.initial_phase();
-            self.events.push(Event::Joined { site: self.config.site, frame: first });
-        }
-        is_time_known
+        let ahead = peers.playing().map(|peer| peer.inputs().end() - next).max();
+        timeline.own_inputs().end() >= self.neutral_until
+            && self.is_seat_known(first, peers)
+            && (self.has_stepped || !needs_step)
+            && ahead.is_none_or(|ahead| ahead <= MAX_FRAMES_BEHIND)
+    }
+
+    /// Returns whether all sites seem stalled, so that there is no plan to follow.
+    pub(super) fn is_stuck(&self, now: Instant, timeline: &Timeline) -> bool {
+        now - self.progress.1 > SOURCE_TIMEOUT / 2 && self.has_consumed_feed(timeline)
     }
 
     /// Returns whether a quorum of the players has acknowledged an input of this site. Otherwise this site's admission
     /// may be void, and the feed may deliver frames that were played without this site. If no player is left, the
     /// admission counts once the input for its frame from the site that issued it is known.
-    fn is_seat_known(&self, first: Frame) -> bool {
-        let players = self.peers.iter().filter(|peer| peer.is_playing());
-        if players.clone().next().is_none() {
-            let admitted_by = self.joining.as_ref().and_then(|joining| joining.admitted_by);
-            return self.peers.iter().any(|peer| Some(peer.site()) == admitted_by && peer.inputs().end() > first);
+    fn is_seat_known(&self, first: Frame, peers: &Peers) -> bool {
+        let players = peers.sites_where(Peer::is_playing);
+        if players.is_empty() {
+            return peers.iter().any(|peer| Some(peer.site()) == self.admitted_by && peer.inputs().end() > first);
         }
-        let informed = players.clone().filter(|peer| peer.acked() > first);
-        is_quorum_of(players.map(|peer| peer.site()).collect(), informed.map(|peer| peer.site()).collect())
+        is_quorum_of(players, peers.sites_where(|peer| peer.is_playing() && peer.acked() > first))
     }
 
-    /// Takes over the substitute inputs of sites that were dropped before this site joined or in its first frame: with
-    /// [`AbsentInput::Repeat`] they are those sites' inputs in the last stepped frame.
-    fn observe_substitute_inputs(&mut self) {
-        if self.config.settings.absent_input == AbsentInput::Repeat {
-            let Self { peers, input_words: words, machine_frame, .. } = self;
-            peers.iter_mut().for_each(|peer| peer.observe_substitute_input(*machine_frame, words));
-        }
+    /// Follows a feed source to its new address.
+    pub(super) fn move_source(&mut self, from: Addr, to: Addr) {
+        self.spectator.move_source(from, to);
     }
 
-    /// Starts the pacer with the next frame at `at`, and chooses the pace setter.
-    pub(super) fn start_pacing(&mut self, at: Instant) {
-        let settings = &self.config.settings;
-        let reach = self.delay_settings.input_delay + self.delay_settings.prediction_window;
-        let mut pacer = Pacer::new(self.config.pacing, settings.rate.period(), reach, at);
-        if self.delay_settings.prediction_window > 0 {
-            pacer.enable_dither(self.config.site);
-        }
-        for peer in self.peers.iter().filter(|peer| peer.is_playing()) {
-            pacer.on_delay(at, peer.site(), peer.clock().rtt_min().unwrap_or_default() / 2);
-        }
-        self.schedule.start(pacer);
-        self.invalidate_send_time();
-        self.choose_pace_setter();
+    pub(super) fn handle_datagram(&mut self, now: Instant, from: Addr, bytes: &[u8]) {
+        self.spectator.handle_datagram(now, from, bytes);
+    }
+
+    pub(super) fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
+        self.spectator.poll_transmit(now, buf)
+    }
+
+    /// Returns when the download next has something to do; `None` for never.
+    pub(super) fn poll_timeout(&self, timeline: &Timeline) -> Option<Instant> {
+        if self.has_consumed_feed(timeline) { None } else { self.spectator.poll_timeout() }
+    }
+
+    /// Returns the downloaded part of the snapshot, in percent: 0 without a snapshot.
+    pub(super) fn download_percent(&self) -> u8 {
+        (self.spectator.download_progress() * 100.0) as u8
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        self.spectator.memory()
+    }
+}
+
+/// Returns the end of the neutral inputs with which a joiner begins at `first`. They cover the time until its first
+/// sampled input can arrive.
+pub(super) fn settling_inputs_end(first: Frame, max_rtt: TimeDelta, period: TimeDelta, delays: DelaySettings) -> Frame {
+    let (input_delay, prediction_window) = (i64::from(delays.input_delay), i64::from(delays.prediction_window));
+    let max_frames = (MAX_FRAMES_AHEAD - 2 * input_delay - prediction_window).clamp(0, MAX_NEUTRAL_FRAMES);
+    let time = max_rtt * 3 / 2 + NEUTRAL_INPUT_TIME;
+    let frames = (time.as_nanos() / period.as_nanos().max(1)).clamp(0, max_frames) + input_delay;
+    first + frames as u32
+}
+
+/// Returns the end up to which inputs that have to stay neutral can be given when this site is admitted from `first`
+/// on: the players accept 255 frames past the join frame. The rest follows while the machine catches up.
+pub(super) fn first_neutral_end(neutral_until: Frame, first: Frame) -> Frame {
+    neutral_until.min(first + MAX_FRAMES_AHEAD as u32)
+}
+
+/// Returns the end of the neutral inputs that a joiner needs while it catches up, so that no site waits for it.
+/// `live_frame` is the frame that the players have reached. The other sites must not run further ahead of this site
+/// than their inputs are kept here.
+pub(super) fn neutral_inputs_end(
+    live_frame: Frame,
+    machine_frame: Frame,
+    max_rtt: TimeDelta,
+    period: TimeDelta,
+    input_delay: u32,
+) -> Frame {
+    let time = max_rtt + NEUTRAL_INPUT_TIME / 2;
+    let under_way = (time.as_nanos() / period.as_nanos().max(1)).clamp(0, MAX_NEUTRAL_FRAMES) as u32;
+    (live_frame + under_way + input_delay).min(machine_frame + MAX_FRAMES_BEHIND as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::delay_settings::DelaySchedule;
+
+    const PERIOD: TimeDelta = TimeDelta::from_millis(20);
+
+    #[test]
+    fn settling_inputs_cover_the_first_round_trips() {
+        let delays = DelaySchedule::fixed(2, 4).current();
+        let end = |millis: i64| settling_inputs_end(Frame::new(100), TimeDelta::from_millis(millis), PERIOD, delays);
+        assert_eq!(end(0), Frame::new(127), "0.5 s and the input delay");
+        assert_eq!(end(200), Frame::new(142), "and one and a half round trips");
+        assert_eq!(end(60_000), Frame::new(302), "at most 200 frames and the input delay");
+    }
+
+    #[test]
+    fn joiner_stays_within_reach_of_its_machine() {
+        let end = |live: u32, machine: u32| {
+            neutral_inputs_end(Frame::new(live), Frame::new(machine), TimeDelta::from_millis(150), PERIOD, 2)
+        };
+        assert_eq!(end(500, 450), Frame::new(522));
+        assert_eq!(end(500, 100), Frame::new(300));
+        assert_eq!(first_neutral_end(Frame::new(900), Frame::new(100)), Frame::new(348));
     }
 }

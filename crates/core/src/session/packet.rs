@@ -86,6 +86,7 @@ pub(super) struct ProbeContent {
 }
 
 /// Encodes the next tick to a peer. `extras` is `None` if ticks carry none at present.
+#[inline]
 pub(super) fn encode_tick(
     index: usize,
     context: &TickContext<'_>,

@@ -139,11 +139,6 @@ impl Peers {
         is_new
     }
 
-    /// Returns whether the leave or drop of a site was reported.
-    pub(super) fn is_reported_gone(&self, site: SiteId) -> bool {
-        self.reported_gone.contains(site)
-    }
-
     /// Notes that a site plays again.
     pub(super) fn on_return(&mut self, site: SiteId) {
         self.reported_gone.remove(site);

@@ -1,19 +1,8 @@
 //! Phases: what a session does now, from the lobby to its end, and within a frame.
 
 use super::event::{Freeze, SessionEnd};
-use crate::frame::Frame;
 use crate::id::SiteSet;
 use crate::time::Instant;
-
-/// The orderly leave of this site.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct OwnLeave {
-    /// The first frame without an input of this site.
-    pub(super) input_end: Frame,
-    pub(super) since: Instant,
-    /// The reason that the final [`Event::Ended`](super::Event::Ended) gives.
-    pub(super) reason: SessionEnd,
-}
 
 /// Phase of a session. [`State`] is its public form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +40,26 @@ pub(super) enum FramePhase {
     Hash,
     /// Requests the hash of the state after a resimulated frame.
     HashResimulated { target: SimulationTarget },
+}
+
+impl FramePhase {
+    /// Returns the phase that steps the machine up to a target, from a state that is not saved.
+    pub(super) fn simulate(target: SimulationTarget) -> Self {
+        Self::Simulate { target, is_saved: false }
+    }
+
+    /// Returns whether the current frame has not begun.
+    pub(super) fn is_between_frames(self) -> bool {
+        matches!(
+            self,
+            Self::Idle
+                | Self::Hash
+                | Self::Replay
+                | Self::Simulate { target: SimulationTarget::BeforeNextFrame, .. }
+                | Self::HashResimulated { target: SimulationTarget::BeforeNextFrame }
+                | Self::SaveAnchor { target: None | Some(SimulationTarget::BeforeNextFrame), .. }
+        )
+    }
 }
 
 /// The frame up to which the machine is stepped.

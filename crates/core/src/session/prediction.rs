@@ -9,8 +9,8 @@
 use alloc::boxed::Box;
 use alloc::vec;
 
-use super::Session;
 use super::peer::Peer;
+use super::peers::Peers;
 use crate::frame::Frame;
 use crate::input::{InputLayout, InputWord, MAX_BLOCKS, PackedInputPart, Stream};
 use crate::time::{Instant, TimeDelta};
@@ -22,15 +22,13 @@ const NEAR_PEER_DIVISOR: i64 = 16;
 /// Time added to a near peer's one-way delay, for timing errors of the host program and the network.
 const TIMING_TOLERANCE: TimeDelta = TimeDelta::from_micros(250);
 
-impl Session {
-    /// Returns when the missing inputs of the frame that began at `began` are predicted: at once, unless a near peer's
-    /// input is missing.
-    pub(super) fn predict_at(&self, began: Instant) -> Instant {
-        let max_delay = self.config.settings.rate.period() / NEAR_PEER_DIVISOR;
-        let delay = |peer: &Peer| peer.clock().rtt_min().map(|rtt| rtt / 2).filter(|delay| *delay <= max_delay);
-        let missing = self.peers.iter().filter(|peer| peer.is_playing() && peer.known_end() <= self.frame);
-        missing.filter_map(delay).max().map_or(began, |delay| began + delay + TIMING_TOLERANCE)
-    }
+/// Returns when the missing inputs of `frame`, which began at `began`, are predicted: at once, unless a near peer's
+/// input is missing.
+pub(super) fn predict_at(began: Instant, frame: Frame, peers: &Peers, period: TimeDelta) -> Instant {
+    let max_delay = period / NEAR_PEER_DIVISOR;
+    let delay = |peer: &Peer| peer.clock().rtt_min().map(|rtt| rtt / 2).filter(|delay| *delay <= max_delay);
+    let missing = peers.playing().filter(|peer| peer.known_end() <= frame);
+    missing.filter_map(delay).max().map_or(began, |delay| began + delay + TIMING_TOLERANCE)
 }
 
 /// Predictor for missing inputs. Sites may use different predictors, because every misprediction is rolled back.
@@ -148,5 +146,43 @@ impl PredictedInputs {
         let range = self.ring_range(frame);
         self.ring[range.clone()].copy_from_slice(input);
         &self.ring[range]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::peers::table;
+    use super::*;
+
+    fn predicted(predictor: InputPredictor, inputs: &[u8], frame: u32) -> u8 {
+        let mut stream = Stream::new(1, Frame::ZERO);
+        inputs.iter().for_each(|input| stream.push(&[*input]));
+        let peers = table(0, 2);
+        let mut predictions = PredictedInputs::new(4, stream.block_count());
+        predictions.predict(predictor, &stream, peers[0].layout(), Frame::new(frame), 2)[0][0]
+    }
+
+    #[test]
+    fn predictors_repeat_stay_neutral_or_use_the_history() {
+        assert_eq!(predicted(InputPredictor::Repeat, &[3, 4], 2), 4);
+        assert_eq!(predicted(InputPredictor::Repeat, &[], 2), 0);
+        assert_eq!(predicted(InputPredictor::Neutral, &[3, 4], 2), 0);
+        let alternate = InputPredictor::Custom(|history, frame, words| {
+            let earlier = frame.checked_sub(2).unwrap();
+            assert!(earlier < history.end() && history.read(earlier, words));
+        });
+        assert_eq!(predicted(alternate, &[3, 4], 2), 3);
+    }
+
+    #[test]
+    fn first_misprediction_is_the_first_difference() {
+        let mut peers = table(0, 2);
+        let mut inputs = Stream::new(1, Frame::ZERO);
+        [7, 7, 8].iter().for_each(|input| inputs.push(&[*input]));
+        let mut predictions = PredictedInputs::new(4, 1);
+        predictions.fill(&[[7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]]);
+        peers[0].give_inputs(&inputs, Frame::new(3));
+        let first = |until: u32| predictions.first_misprediction(&peers[0], Frame::ZERO, Frame::new(until));
+        assert_eq!((first(2), first(3)), (None, Some(Frame::new(2))));
     }
 }

@@ -4,9 +4,6 @@
 //! So the rollback runs before that frame, as late as its measured cost allows: all mispredictions found until then
 //! share one rollback.
 
-use super::Session;
-use super::phase::{FramePhase, Phase, SimulationTarget};
-use super::request::Request;
 use crate::frame::Frame;
 use crate::time::{Instant, TimeDelta};
 
@@ -22,49 +19,47 @@ pub(super) struct RollbackScheduler {
 }
 
 impl RollbackScheduler {
-    pub(super) fn begin(&mut self, now: Instant, frames: i64) {
+    /// Begins a rollback of this many frames. `before` is the next frame if it has not begun.
+    pub(super) fn begin(&mut self, now: Instant, frames: i64, before: Option<Frame>) {
         self.running = Some((now, frames));
+        self.done_before = before.or(self.done_before);
     }
 
     /// Ends the measurement of a rollback, because the machine has caught up.
+    #[inline]
     pub(super) fn end(&mut self, now: Instant) {
         let Some((began, frames)) = self.running.take() else { return };
         let per_frame = (now - began) / frames.max(1);
         self.cost_per_frame += (per_frame - self.cost_per_frame) / 4;
     }
 
+    /// Returns whether a rollback has already run before a frame.
+    pub(super) fn is_done_before(&self, frame: Frame) -> bool {
+        self.done_before == Some(frame)
+    }
+
     /// Returns the estimated duration of a rollback of this many frames, with a margin of 25 %.
-    fn estimated_cost(&self, frames: i64) -> TimeDelta {
+    pub(super) fn estimated_cost(&self, frames: i64) -> TimeDelta {
         self.cost_per_frame * frames * 5 / 4
     }
 }
 
-impl Session {
-    /// Returns when to begin a rollback so that the next frame need not wait for it; [`Instant::FAR_FUTURE`] if there
-    /// is nothing to roll back, or a rollback has already run before the next frame.
-    pub(super) fn next_rollback_time(&self) -> Instant {
-        let Some(mispredicted) =
-            self.first_misprediction.filter(|_| self.rollback_scheduler.done_before != Some(self.frame))
-        else {
-            return Instant::FAR_FUTURE;
-        };
-        self.next_frame_time() - self.rollback_scheduler.estimated_cost(self.frame - mispredicted)
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    /// Begins a rollback if its time has come, and returns the request to load the state before the misprediction.
-    pub(super) fn roll_back_if_due(&mut self, now: Instant) -> Option<Request<'_>> {
-        if self.next_rollback_time() > now {
-            return None;
+    #[test]
+    fn estimate_follows_measured_cost_with_margin() {
+        let mut rollbacks = RollbackScheduler::default();
+        for start in 0..40 {
+            let began = Instant::ZERO + TimeDelta::from_secs(start);
+            rollbacks.begin(began, 4, Some(Frame::new(9)));
+            rollbacks.end(began + TimeDelta::from_millis(8));
         }
-        let mispredicted = self.first_misprediction.take()?;
-        self.rollback_scheduler.done_before = Some(self.frame);
-        self.phase = Phase::Running(FramePhase::Simulate { target: SimulationTarget::BeforeNextFrame, is_saved: true });
-        Some(self.begin_rollback(now, mispredicted))
-    }
-
-    /// Ends a rollback that ran before the next frame began.
-    pub(super) fn finish_early_rollback(&mut self, now: Instant) {
-        self.rollback_scheduler.end(now);
-        self.phase = Phase::Running(FramePhase::Idle);
+        let cost = rollbacks.estimated_cost(4);
+        assert!(cost > TimeDelta::from_micros(9_900) && cost <= TimeDelta::from_millis(10), "{cost}");
+        assert!(rollbacks.is_done_before(Frame::new(9)) && !rollbacks.is_done_before(Frame::new(10)));
+        rollbacks.begin(Instant::ZERO, 1, None);
+        assert!(rollbacks.is_done_before(Frame::new(9)), "a rollback within a frame does not count");
     }
 }

@@ -177,11 +177,14 @@ impl SendSchedule {
         self.next_send.unwrap_or_else(|| times.min().unwrap_or(Instant::FAR_FUTURE))
     }
 
-    /// Returns the peer to which a packet leaves now: one with something new, or one whose send time has come.
-    pub(super) fn next_due_peer(&mut self, now: Instant, facts: &SendFacts<'_>) -> Option<usize> {
-        if self.due_peers != 0 && !matches!(facts.phase, Phase::Over(_)) {
-            return Some(self.due_peers.trailing_zeros() as usize);
-        }
+    /// Returns a peer for which there is something new.
+    #[inline]
+    pub(super) fn first_due(&self) -> Option<usize> {
+        (self.due_peers != 0).then(|| self.due_peers.trailing_zeros() as usize)
+    }
+
+    /// Returns the peer to which a packet leaves now although there is nothing new.
+    pub(super) fn next_timed_peer(&mut self, now: Instant, facts: &SendFacts<'_>) -> Option<usize> {
         self.is_hello_pending = self.hellos_due != 0;
         let times = (0..facts.peers.len()).map(|index| (self.send_time(index, facts), index));
         let (earliest, index) = times.min()?;
@@ -194,25 +197,25 @@ impl SendSchedule {
         self.hellos_due &= !(1 << index);
     }
 
-    /// Notes that a packet to a peer was sent. `begun_at` is when the newest frame began.
+    /// Notes that a packet to a peer was sent. Returns whether it was the last with something new, so that
+    /// [`plan_next`](Self::plan_next) has to be called.
     #[inline]
-    pub(super) fn on_sent(
-        &mut self,
-        now: Instant,
-        (index, is_hello): (usize, bool),
-        begun_at: Instant,
-        facts: &SendFacts<'_>,
-    ) {
+    pub(super) fn on_sent(&mut self, index: usize) -> bool {
         self.due_peers &= !(1 << index);
-        if self.due_peers == 0 {
-            self.next_send = match facts.phase {
-                // No peer got a packet earlier than the start of the frame, so no peer is due before this.
-                Phase::Running(step) if !is_hello && !self.is_hello_pending && self.policy == SendPolicy::AtOnce => {
-                    Some(begun_at.min(now) + resend_interval(step, facts))
-                }
-                _ => None,
-            };
-        }
+        self.due_peers == 0
+    }
+
+    /// Plans the next packet after the last one with something new, which may have been a hello. `begun_at` is when the
+    /// newest frame began.
+    #[inline]
+    pub(super) fn plan_next(&mut self, now: Instant, is_hello: bool, begun_at: Instant, facts: &SendFacts<'_>) {
+        self.next_send = match facts.phase {
+            // No peer got a packet earlier than the start of the frame, so no peer is due before this.
+            Phase::Running(step) if !is_hello && !self.is_hello_pending && self.policy == SendPolicy::AtOnce => {
+                Some(begun_at.min(now) + resend_interval(step, facts))
+            }
+            _ => None,
+        };
     }
 
     /// Returns when the next packet to a peer leaves if there is nothing new; [`Instant::FAR_FUTURE`] for never.
@@ -309,10 +312,13 @@ mod tests {
     /// Sends all packets that are due, and returns the indices of their receivers.
     fn send(schedule: &mut SendSchedule, now: Instant, peers: &mut [Peer], own: &Stream) -> Vec<usize> {
         let mut receivers = Vec::new();
-        while let Some(index) = schedule.next_due_peer(now, &facts(now, peers, own)) {
+        while let Some(index) = schedule.first_due().or_else(|| schedule.next_timed_peer(now, &facts(now, peers, own)))
+        {
             let is_hello = schedule.is_hello_due(index);
             schedule.on_hello(index);
-            schedule.on_sent(now, (index, is_hello), now, &facts(now, peers, own));
+            if schedule.on_sent(index) {
+                schedule.plan_next(now, is_hello, now, &facts(now, peers, own));
+            }
             peers[index].on_sent(now, 10);
             receivers.push(index);
         }

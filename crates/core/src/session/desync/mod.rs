@@ -17,13 +17,12 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use super::Transmit;
 use super::digest_history::fold_hash;
-use super::event::Event;
-use super::phase::{FramePhase, Phase};
+use super::peers::Peers;
 use super::request::Request;
-use super::{Session, Transmit};
 use crate::frame::Frame;
-use crate::id::{Addr, SiteId, SiteSet};
+use crate::id::{SiteId, SiteSet};
 use crate::input::InputWord;
 use crate::session::desync::message::DesyncMessage;
 use crate::settings::Settings;
@@ -74,6 +73,7 @@ pub(super) struct DesyncSearch {
     /// Bit set of the indices of peers that still get a query in the current [`QUERY_INTERVAL`].
     peers_to_query: u8,
     replay: Option<FrameReplay>,
+    slots: AnchorSlots,
 }
 
 /// A replay of past frames that answers one query of the bisector.
@@ -115,6 +115,7 @@ impl DesyncSearch {
             started_at: None,
             peers_to_query: 0,
             replay: None,
+            slots: AnchorSlots { interval: settings.compare_interval, base: settings.rollback_slots() },
         })
     }
 
@@ -184,7 +185,7 @@ impl DesyncSearch {
     }
 
     /// Returns the newest anchor from which a frame can be replayed, as its index and the next frame of the machine.
-    fn anchor_before(&self, frame: Frame) -> Option<(usize, Frame)> {
+    fn newest_anchor(&self, frame: Frame) -> Option<(usize, Frame)> {
         let known = self.anchors.iter().enumerate().filter_map(|(index, next)| next.map(|next| (index, next)));
         known.filter(|(_, next)| *next <= frame && self.words(*next).is_some()).max_by_key(|(_, next)| *next)
     }
@@ -198,87 +199,119 @@ fn replay_range(query: LocalQuery) -> (Frame, Frame) {
     }
 }
 
-impl Session {
+/// A request of a replay.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum ReplayRequest<'a> {
+    /// The host program completes this request, and the replay goes on.
+    Next(Request<'a>),
+    /// The host program completes this request, and the replay is over.
+    Last(Request<'a>),
+}
+
+/// Distances between anchors, and the slots that hold them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AnchorSlots {
+    /// Distance between compared frames.
+    interval: u32,
+    /// Slot of the first anchor: the number of slots for rollbacks.
+    base: usize,
+}
+
+impl AnchorSlots {
+    /// Distance between anchors, in frames: the smallest multiple of the compare interval that is not too short.
+    fn distance(self) -> u32 {
+        self.interval * MIN_ANCHOR_DISTANCE.div_ceil(self.interval.max(1))
+    }
+
     /// Returns the index of the anchor that is to hold the state before `frame`, even if no anchor is due at that
     /// frame.
-    pub(super) fn anchor_slot_before(&self, frame: Frame) -> usize {
-        let interval = self.config.settings.compare_interval;
-        (frame.number() / (interval * MIN_ANCHOR_DISTANCE.div_ceil(interval.max(1))).max(1)) as usize % MAX_ANCHORS
+    fn index_before(self, frame: Frame) -> usize {
+        (frame.number() / self.distance().max(1)) as usize % MAX_ANCHORS
     }
 
     /// Returns the index of the anchor that is to hold the state after `frame`; `None` if no anchor is due after it.
-    pub(super) fn anchor_slot(&self, frame: Frame) -> Option<usize> {
-        let interval = self.config.settings.compare_interval;
-        let distance = interval * MIN_ANCHOR_DISTANCE.div_ceil(interval.max(1));
-        let number = (frame.number() + 1) / distance.max(1);
-        (self.desync_search.is_some() && number * distance == frame.number() + 1)
-            .then_some(number as usize % MAX_ANCHORS)
+    fn index_after(self, frame: Frame) -> Option<usize> {
+        let number = (frame.number() + 1) / self.distance().max(1);
+        (number * self.distance() == frame.number() + 1).then_some(number as usize % MAX_ANCHORS)
+    }
+}
+
+impl DesyncSearch {
+    /// Restarts with frame `first`, from which on this site plays after a late join.
+    pub(super) fn start_at(&mut self, first: Frame, settings: &Settings) {
+        *self = *Self::new(self.own_site, self.sites, settings, first);
     }
 
-    /// Requests to save the machine's state as an anchor. `frame` is the next frame of the machine.
-    #[cold]
-    pub(super) fn save_anchor(&mut self, index: usize, frame: Frame) -> Request<'_> {
-        let slot = self.config.settings.rollback_slots() + index;
-        if let Some(search) = &mut self.desync_search {
-            search.anchors[index] = Some(frame);
-        }
-        Request::Save { frame, slot }
+    /// Returns the end of the frames whose inputs are kept.
+    pub(super) fn end(&self) -> Frame {
+        self.end
+    }
+
+    /// Returns whether a search needs an anchor of the state before the first frame that this site plays, as its index.
+    pub(super) fn anchor_before(&self, frame: Frame) -> usize {
+        self.slots.index_before(frame)
+    }
+
+    /// Returns the index of the anchor that is to hold the state after `frame`; `None` if no anchor is due after it.
+    pub(super) fn anchor_after(&self, frame: Frame) -> Option<usize> {
+        self.slots.index_after(frame)
+    }
+
+    /// Notes that an anchor is saved, from which the machine steps `frame` next. Returns its slot.
+    pub(super) fn save_anchor(&mut self, index: usize, frame: Frame) -> usize {
+        self.anchors[index] = Some(frame);
+        self.slots.base + index
     }
 
     /// Starts a search after a mismatch with a peer after `frame`. `agreed` is the last compared frame after which both
-    /// states were equal, if there is one. `ours` is this site's digest after `frame`.
-    pub(super) fn start_desync_search(&mut self, agreed: Option<Frame>, frame: Frame, ours: u32) {
-        let Some(search) = &mut self.desync_search else { return };
-        if let Some(span) = search.span(agreed, frame) {
-            search.bisector.on_mismatch(span, ours);
-            search.start(self.clock.last_call());
-            self.side_work = true;
-        }
+    /// states were equal, if there is one. `ours` is this site's digest after `frame`. Returns whether a search is
+    /// under way.
+    pub(super) fn on_mismatch(&mut self, now: Instant, agreed: Option<Frame>, frame: Frame, ours: u32) -> bool {
+        let Some(span) = self.span(agreed, frame) else { return false };
+        self.bisector.on_mismatch(span, ours);
+        self.start(now);
+        true
     }
 
-    /// Handles a datagram of a desync search; those of sites that do not play are dropped.
-    #[cold]
-    pub(super) fn handle_desync_message(&mut self, now: Instant, from: Addr, bytes: &[u8]) {
-        let site = self.peers.iter().find(|peer| peer.addr() == from && peer.is_playing()).map(|peer| peer.site());
-        let search = self.desync_search.as_mut().filter(|_| self.joining.is_none());
-        let (Some(site), Some(search)) = (site, search) else {
-            self.stats.dropped_datagrams.strangers += 1;
-            return;
-        };
-        let Ok(message) = DesyncMessage::decode(bytes) else {
-            self.stats.dropped_datagrams.malformed += 1;
-            return;
-        };
-        search.bisector.on_message(site, &message);
-        if search.bisector.is_searching() {
-            search.start(now);
-            self.side_work = true;
+    /// Handles a message of a site that plays. `digest` returns this site's digest after a frame. Returns whether a
+    /// search is under way.
+    pub(super) fn on_message(
+        &mut self,
+        now: Instant,
+        site: SiteId,
+        message: &DesyncMessage<'_>,
+        digest: impl FnOnce(Frame) -> Option<u32>,
+    ) -> bool {
+        self.bisector.on_message(site, message);
+        let is_searching = self.bisector.is_searching();
+        if is_searching {
+            self.start(now);
         }
-        if let Some(span) = search.bisector.span()
-            && let Some(state_hash) = self.comparison.own_state_hash(span.last())
+        if let Some(span) = self.bisector.span()
+            && let Some(digest) = digest(span.last())
         {
-            search.bisector.on_digest(span.last(), state_hash);
+            self.bisector.on_digest(span.last(), digest);
         }
+        is_searching
     }
 
     /// Writes the next answer or query that is due.
-    pub(super) fn transmit_desync_query(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
-        let Self { desync_search: search, peers, .. } = self;
-        let search = search.as_mut().filter(|search| search.started_at.is_some())?;
-        for peer in peers.iter().filter(|peer| peer.is_playing()) {
-            if let Some(len) = search.bisector.poll_answer(peer.site(), buf) {
+    pub(super) fn poll_transmit(&mut self, now: Instant, peers: &Peers, buf: &mut [u8]) -> Option<Transmit> {
+        self.started_at?;
+        for peer in peers.playing() {
+            if let Some(len) = self.bisector.poll_answer(peer.site(), buf) {
                 return Some(Transmit { to: peer.addr(), len });
             }
         }
-        if search.next_query_at <= now {
-            search.next_query_at = now + QUERY_INTERVAL;
-            search.peers_to_query = u8::MAX;
+        if self.next_query_at <= now {
+            self.next_query_at = now + QUERY_INTERVAL;
+            self.peers_to_query = u8::MAX;
         }
-        while search.peers_to_query != 0 {
-            let index = search.peers_to_query.trailing_zeros() as usize;
-            search.peers_to_query &= search.peers_to_query - 1;
+        while self.peers_to_query != 0 {
+            let index = self.peers_to_query.trailing_zeros() as usize;
+            self.peers_to_query &= self.peers_to_query - 1;
             let Some(peer) = peers.get(index).filter(|peer| peer.is_playing()) else { continue };
-            if let Some(len) = search.bisector.poll_query(peer.site(), buf) {
+            if let Some(len) = self.bisector.poll_query(peer.site(), buf) {
                 return Some(Transmit { to: peer.addr(), len });
             }
         }
@@ -286,98 +319,85 @@ impl Session {
     }
 
     /// Returns when a search sends its next queries; [`Instant::FAR_FUTURE`] without a search.
-    pub(super) fn next_search_time(&self) -> Instant {
-        let searching = self.desync_search.as_ref().filter(|search| search.started_at.is_some());
-        searching.map_or(Instant::FAR_FUTURE, |search| search.next_query_at)
+    pub(super) fn poll_timeout(&self) -> Instant {
+        self.started_at.map_or(Instant::FAR_FUTURE, |_| self.next_query_at)
     }
 
-    /// Updates a search: excludes gone sites, ends it after the timeout, and reports its result.
-    pub(super) fn update_desync_search(&mut self, now: Instant) {
-        let playing = self.peers.voters();
-        let Some(search) = self.desync_search.as_mut().filter(|search| search.started_at.is_some()) else { return };
-        for peer in self.peers.iter().filter(|peer| !playing.contains(peer.site())) {
-            search.bisector.on_gone(peer.site());
+    /// Updates a search: excludes gone sites and ends it after the timeout. Returns its result.
+    pub(super) fn update(&mut self, now: Instant, peers: &Peers) -> Option<Box<DesyncReport>> {
+        let since = self.started_at?;
+        for peer in peers.iter().filter(|peer| !peer.is_playing()) {
+            self.bisector.on_gone(peer.site());
         }
-        if search.started_at.is_some_and(|since| now - since > SEARCH_TIMEOUT) {
-            search.bisector.give_up();
+        if now - since > SEARCH_TIMEOUT {
+            self.bisector.give_up();
         }
-        if let Some(mut report) = search.bisector.poll_report() {
-            search.complete_report(&mut report);
-            self.events.push(Event::DesyncReport(report));
+        let mut report = self.bisector.poll_report();
+        if let Some(report) = &mut report {
+            self.complete_report(report);
         }
-        if !search.bisector.is_searching()
-            && search.replay.is_none()
-            && search.started_at.is_some_and(|since| now - since > SEARCH_TIMEOUT * 2)
-        {
+        if !self.bisector.is_searching() && self.replay.is_none() && now - since > SEARCH_TIMEOUT * 2 {
             // Until now, other sites could still ask for this site's results.
-            search.restart();
+            self.restart();
         }
+        report
     }
 
     /// Begins a replay if a query needs one. Returns whether it did.
-    #[inline]
-    pub(super) fn begin_replay_if_due(&mut self) -> bool {
-        self.desync_search.as_ref().is_some_and(|search| search.started_at.is_some()) && self.begin_replay()
-    }
-
     #[cold]
-    fn begin_replay(&mut self) -> bool {
-        let Some(search) = &mut self.desync_search else { return false };
-        let Some(query) = search.bisector.local_query() else { return false };
+    pub(super) fn begin_replay(&mut self) -> bool {
+        let Some(query) = self.bisector.local_query() else { return false };
         let (first, last) = replay_range(query);
-        if last >= search.end {
+        if last >= self.end {
             // Another site has confirmed these frames before this site.
             return false;
         }
-        let (Some((_, anchor)), true) = (search.anchor_before(first), search.words(last).is_some()) else {
-            search.bisector.on_unable();
+        let (Some((_, anchor)), true) = (self.newest_anchor(first), self.words(last).is_some()) else {
+            self.bisector.on_unable();
             return false;
         };
-        search.replay = Some(FrameReplay { query, next_frame: anchor, stage: ReplayStage::SavePresent });
-        self.phase = Phase::Running(FramePhase::Replay);
+        self.replay = Some(FrameReplay { query, next_frame: anchor, stage: ReplayStage::SavePresent });
         true
     }
 
-    /// Returns the next request of a replay. The last one loads the present again.
+    /// Returns the next request of a replay. The machine steps `present` next in the game; `words` take the inputs of a
+    /// replayed frame. The last request loads the present again.
     #[cold]
-    pub(super) fn next_replay_request(&mut self) -> Request<'_> {
-        let (base, present) = (self.config.settings.rollback_slots(), self.machine_frame);
-        let Self { desync_search: search, phase, scratch_words: words, .. } = self;
-        let search = search.as_mut().expect("a replay belongs to a search");
-        let replay = search.replay.expect("a replay is under way");
+    pub(super) fn next_replay_request<'a>(&mut self, present: Frame, words: &'a mut [InputWord]) -> ReplayRequest<'a> {
+        let base = self.slots.base;
+        let replay = self.replay.expect("a replay is under way");
         let (first, last) = replay_range(replay.query);
-        let (index, anchor) = search.anchor_before(first).expect("no anchor is replaced during a replay");
+        let (index, anchor) = self.newest_anchor(first).expect("no anchor is replaced during a replay");
         let next_replay = |stage, next_frame| Some(FrameReplay { stage, next_frame, ..replay });
-        match replay.stage {
+        ReplayRequest::Next(match replay.stage {
             ReplayStage::SavePresent => {
-                search.replay = next_replay(ReplayStage::LoadAnchor, anchor);
+                self.replay = next_replay(ReplayStage::LoadAnchor, anchor);
                 Request::Save { frame: present, slot: base + MAX_ANCHORS }
             }
             ReplayStage::LoadAnchor => {
-                search.replay = next_replay(ReplayStage::Step, anchor);
+                self.replay = next_replay(ReplayStage::Step, anchor);
                 Request::Load { frame: anchor, slot: base + index }
             }
             ReplayStage::Step => {
                 let frame = replay.next_frame;
-                words.copy_from_slice(search.words(frame).expect("the inputs of replayed frames are kept"));
+                words.copy_from_slice(self.words(frame).expect("the inputs of replayed frames are kept"));
                 let hashes = matches!(replay.query, LocalQuery::Hashes { .. });
                 let stage = match () {
                     () if hashes && frame >= first => ReplayStage::Hash,
                     () if frame == last => ReplayStage::Inspect,
                     () => ReplayStage::Step,
                 };
-                search.replay = next_replay(stage, frame.next());
+                self.replay = next_replay(stage, frame.next());
                 Request::Advance { frame, inputs: words, fresh: false }
             }
             ReplayStage::Hash => {
-                search.replay = next_replay(
-                    if replay.next_frame > last { ReplayStage::LoadPresent } else { ReplayStage::Step },
-                    replay.next_frame,
-                );
+                let is_last = replay.next_frame > last;
+                let stage = if is_last { ReplayStage::LoadPresent } else { ReplayStage::Step };
+                self.replay = next_replay(stage, replay.next_frame);
                 Request::Hash { frame: replay.next_frame.checked_sub(1).unwrap_or_default() }
             }
             ReplayStage::Inspect => {
-                search.replay = next_replay(ReplayStage::LoadPresent, replay.next_frame);
+                self.replay = next_replay(ReplayStage::LoadPresent, replay.next_frame);
                 match replay.query {
                     LocalQuery::Pages { frame, region, first_page } => {
                         Request::Pages { frame, region, from: first_page }
@@ -386,54 +406,59 @@ impl Session {
                 }
             }
             ReplayStage::LoadPresent => {
-                if let LocalQuery::Regions { frame } = replay.query {
-                    // Without an answer, the state has no named regions.
-                    search.bisector.on_local_regions(frame, &[]);
-                }
-                if search.bisector.local_query() == Some(replay.query) {
-                    // The host program gave no answer and never will.
-                    search.bisector.on_unable();
-                }
-                search.replay = None;
-                *phase = Phase::Running(FramePhase::Idle);
-                Request::Load { frame: present, slot: base + MAX_ANCHORS }
+                self.end_replay(replay);
+                return ReplayRequest::Last(Request::Load { frame: present, slot: base + MAX_ANCHORS });
             }
+        })
+    }
+
+    fn end_replay(&mut self, replay: FrameReplay) {
+        if let LocalQuery::Regions { frame } = replay.query {
+            // Without an answer, the state has no named regions.
+            self.bisector.on_local_regions(frame, &[]);
         }
+        if self.bisector.local_query() == Some(replay.query) {
+            // The host program gave no answer and never will.
+            self.bisector.on_unable();
+        }
+        self.replay = None;
     }
 
     /// Handles the hash of the state after a replayed frame. Returns `false` if there is no replay.
-    pub(super) fn handle_replay_hash(&mut self, hash: u64) -> bool {
-        let Some(search) = &mut self.desync_search else { return false };
-        let Some(replay) = search.replay else { return false };
+    pub(super) fn on_replay_hash(&mut self, hash: u64) -> bool {
+        let Some(replay) = self.replay else { return false };
         if let Some(frame) = replay.next_frame.checked_sub(1) {
-            search.bisector.on_local_hash(frame, fold_hash(hash));
+            self.bisector.on_local_hash(frame, fold_hash(hash));
         }
         true
     }
 
-    /// Handles the named regions of the state that [`Request::Regions`] asked for. Without them a report names the
-    /// frame and the site, but not the part of the state.
-    pub fn handle_regions(&mut self, regions: &[StateRegion]) {
-        if let Some(search) = &mut self.desync_search
-            && let Some(FrameReplay { query: LocalQuery::Regions { frame }, .. }) = search.replay
-        {
-            search.bisector.on_local_regions(frame, regions);
+    /// Handles the named regions of the replayed state.
+    pub(super) fn on_regions(&mut self, regions: &[StateRegion]) {
+        if let Some(FrameReplay { query: LocalQuery::Regions { frame }, .. }) = self.replay {
+            self.bisector.on_local_regions(frame, regions);
         }
     }
 
-    /// Handles the hashes of consecutive pages that [`Request::Pages`] asked for. Without them a report names whole
-    /// regions.
-    pub fn handle_pages(&mut self, hashes: &[u32]) {
-        if let Some(search) = &mut self.desync_search
-            && let Some(FrameReplay { query: LocalQuery::Pages { frame, region, first_page }, .. }) = search.replay
-        {
-            search.bisector.on_local_pages(frame, region, first_page, hashes);
+    /// Handles the hashes of consecutive pages of the replayed state.
+    pub(super) fn on_pages(&mut self, hashes: &[u32]) {
+        if let Some(FrameReplay { query: LocalQuery::Pages { frame, region, first_page }, .. }) = self.replay {
+            self.bisector.on_local_pages(frame, region, first_page, hashes);
         }
     }
+}
 
-    /// Returns the number of slots that the host program needs for [`Request::Save`]: those for rollbacks, and four
-    /// more if this site takes part in desync searches.
-    pub fn slots(&self) -> usize {
-        self.config.settings.rollback_slots() + if self.desync_search.is_some() { SEARCH_SLOTS } else { 0 }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn anchors_are_multiples_of_the_compare_interval_at_least_64_frames_apart() {
+        let slots = AnchorSlots { interval: 30, base: 8 };
+        let due: Vec<u32> = (0..300).filter(|frame| slots.index_after(Frame::new(*frame)).is_some()).collect();
+        assert_eq!(due, [89, 179, 269]);
+        let indices = due.iter().map(|frame| slots.index_after(Frame::new(*frame)));
+        assert!(indices.eq([Some(1), Some(2), Some(0)]), "a new anchor replaces the oldest");
+        assert_eq!(slots.index_before(Frame::new(90)), 1);
     }
 }

@@ -75,15 +75,15 @@ pub type OutboundDatagram = (Instant, Addr, Addr, Vec<u8>);
 #[derive(Debug)]
 enum QueuedEvent {
     Wake { node: usize, wake_id: u64 },
-    Depart { packet: Packet },
-    Arrive { link: usize, packet: Packet },
+    Depart(Packet),
+    Arrive { link: u32, packet: Packet },
 }
 
-/// A datagram on its way between two computers.
+/// A datagram on its way between two computers. The queue moves its events while it sorts, so numbers are short.
 #[derive(Debug)]
 struct Packet {
-    from: usize,
-    to: usize,
+    from: u32,
+    to: u32,
     sender: Addr,
     receiver: Addr,
     bytes: Vec<u8>,
@@ -251,12 +251,12 @@ impl<N: Node> Network<N> {
                     return Some(NetworkStep::Woken(node));
                 }
                 QueuedEvent::Wake { .. } => {}
-                QueuedEvent::Depart { packet } => self.send_on_link(self.now, packet),
+                QueuedEvent::Depart(packet) => self.send_on_link(self.now, packet),
                 QueuedEvent::Arrive { link, packet } => {
-                    if self.topology.link(link).admit_arrival() {
+                    if self.topology.link(link as usize).admit_arrival() {
                         self.deliver(&packet, context);
                     }
-                    let to = packet.to;
+                    let to = packet.to as usize;
                     self.spare_buffers.push(packet.bytes);
                     return Some(NetworkStep::Arrived(to));
                 }
@@ -267,7 +267,8 @@ impl<N: Node> Network<N> {
     }
 
     fn deliver(&mut self, packet: &Packet, context: &mut N::Context<'_>) {
-        let Packet { to, sender, receiver, ref bytes, .. } = *packet;
+        let Packet { sender, receiver, ref bytes, .. } = *packet;
+        let to = packet.to as usize;
         let computer = &mut self.nodes[to];
         if computer.is_crashed {
             return;
@@ -379,11 +380,10 @@ impl<N: Node> Network<N> {
             return;
         }
         self.capture(from, to, bytes);
-        let bytes = self.copy(bytes);
-        let packet = Packet { from, to, sender, receiver, bytes };
+        let packet = Packet { from: from as u32, to: to as u32, sender, receiver, bytes: self.copy(bytes) };
         if self.max_send_delay > TimeDelta::ZERO {
             let wait = TimeDelta::from_nanos(self.send_delays.range(0..=self.max_send_delay.as_nanos()));
-            self.queue.push(self.now + wait, QueuedEvent::Depart { packet });
+            self.queue.push(self.now + wait, QueuedEvent::Depart(packet));
         } else {
             self.send_on_link(self.now, packet);
         }
@@ -393,13 +393,14 @@ impl<N: Node> Network<N> {
     /// `at`; without such a computer the datagram is lost.
     pub fn forward(&mut self, at: Instant, from: usize, sender: Addr, receiver: Addr, bytes: &[u8]) {
         let Some(to) = self.node_at(receiver) else { return };
-        let bytes = self.copy(bytes);
-        self.send_on_link(at, Packet { from, to, sender, receiver, bytes });
+        let packet = Packet { from: from as u32, to: to as u32, sender, receiver, bytes: self.copy(bytes) };
+        self.send_on_link(at, packet);
     }
 
     fn send_on_link(&mut self, at: Instant, packet: Packet) {
-        let link = self.topology.index(packet.from, packet.to);
+        let link = self.topology.index(packet.from as usize, packet.to as usize);
         let mut deliveries = self.topology.link(link).send(at, packet.bytes.len());
+        let link = link as u32;
         let Some(first) = deliveries.next() else { return self.spare_buffers.push(packet.bytes) };
         for at in deliveries {
             let bytes = self.copy(&packet.bytes);

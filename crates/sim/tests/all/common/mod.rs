@@ -1,6 +1,5 @@
 //! A session on a simulated network, observed from outside: the steps of every site with their times, the inputs of the
 //! players, and the events that the sessions report.
-#![allow(dead_code, reason = "each test file uses a different part of it")]
 
 pub(crate) mod manual_hosts;
 pub(crate) mod spectator_network;

@@ -15,7 +15,7 @@ use coplay_links::random::Random;
 use coplay_maze::{MazeSettings, MazeSite};
 
 pub use sabotage::PeerWorldSabotage;
-pub use scenario::{FEATURES, PeerWorldFault, PeerWorldScenario};
+pub use scenario::{PeerWorldFault, PeerWorldScenario};
 
 use crate::clock::NodeClock;
 use crate::network::{Computer, Datagram, Moment, Network, NetworkStep, Node, Reaction, Topology};

@@ -1,5 +1,5 @@
-//! Tests of the engines in virtual time, one module per behaviour, in one executable: it links once, and its threads run
-//! tests of all modules at once.
+//! Tests of the engines in virtual time, one module per behaviour, in one executable: it links once, and its threads
+//! run tests of all modules at once.
 //!
 //! One module alone: `cargo test -p coplay-sim --test all late_join::`.
 

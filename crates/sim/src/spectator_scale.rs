@@ -9,7 +9,7 @@ use coplay::spectator_feed::{Feed, FeedConfig, Spectator, SpectatorConfig, Spect
 use coplay::time::{Instant, TimeDelta};
 
 use crate::clock::NodeClock;
-use crate::network::{Computer, Datagram, Moment, Network, Node, Reaction, Topology};
+use crate::network::{Computer, Datagram, Moment, Network, Node, Outbox, Reaction, Topology};
 use crate::session_experiment::SessionExperiment;
 use crate::session_network::{SessionNetwork, SiteEvent};
 use crate::toy_machine::mix_hash;
@@ -304,19 +304,13 @@ impl Node for ScaleNode {
         None
     }
 
-    fn poll_transmit(
-        &mut self,
-        now: &Moment<'_>,
-        buf: &mut [u8],
-        to: &mut Vec<Addr>,
-        _: &mut ScaleContext<'_>,
-    ) -> Option<usize> {
-        let buf = &mut buf[..MAX_DATAGRAM];
+    fn poll_transmit(&mut self, now: &Moment<'_>, out: &mut Outbox<'_>, _: &mut ScaleContext<'_>) -> Option<usize> {
+        let buf = &mut out.buf[..MAX_DATAGRAM];
         let packet = match self {
             Self::Feed(feed) => feed.poll_transmit(now.now, buf)?,
             Self::Spectator(node) => node.as_mut()?.spectator.poll_transmit(now.now, buf)?,
         };
-        to.push(packet.to);
+        out.to.push(packet.to);
         Some(packet.len)
     }
 

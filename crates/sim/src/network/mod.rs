@@ -22,10 +22,12 @@ use coplay_links::event_queue::TimedEventQueue;
 use coplay_links::link::{Link, LinkConfig, LinkStats};
 use coplay_links::random::Random;
 
+use crate::clock::NodeClock;
 pub use computer::Computer;
+
 pub(crate) use fault::ADDRESS_STEP;
 pub use fault::Fault;
-pub use node::{Datagram, Moment, Node, Reaction};
+pub use node::{Datagram, Moment, Node, Outbox, Reaction};
 pub use topology::Topology;
 
 /// Computers, the links between them, and virtual (true) time.
@@ -87,6 +89,15 @@ struct Packet {
     sender: Addr,
     receiver: Addr,
     bytes: Vec<u8>,
+}
+
+/// The moment of a call: number and clock of the called computer, true and local time.
+#[derive(Clone, Copy)]
+struct Visit {
+    node: usize,
+    now: Instant,
+    local: Instant,
+    clock: NodeClock,
 }
 
 /// Copy of a datagram that a computer sent, including sabotage.
@@ -299,15 +310,18 @@ impl<N: Node> Network<N> {
     }
 
     fn handle_datagram(&mut self, to: usize, datagram: Datagram<'_>, context: &mut N::Context<'_>) -> Reaction {
-        let (computer, now) = self.computer_and_moment(to);
-        computer.node.handle_datagram(&now, datagram, context)
+        let (program, now) = self.program(self.visit(to));
+        program.handle_datagram(&now, datagram, context)
     }
 
-    fn computer_and_moment(&mut self, node: usize) -> (&mut Computer<N>, Moment<'_>) {
-        let computer = &mut self.nodes[node];
-        let clock = computer.clock;
-        let now = Moment { node, now: self.now, local: clock.local(self.now), clock, routes: &self.routes };
-        (computer, now)
+    fn visit(&self, node: usize) -> Visit {
+        let clock = self.nodes[node].clock;
+        Visit { node, now: self.now, local: clock.local(self.now), clock }
+    }
+
+    fn program(&mut self, visit: Visit) -> (&mut N, Moment<'_>) {
+        let Visit { node, now, local, clock } = visit;
+        (&mut self.nodes[node].node, Moment { node, now, local, clock, routes: &self.routes })
     }
 
     /// Runs the program of a computer. Does nothing if the computer has crashed, and only schedules the next wake-up if
@@ -329,41 +343,47 @@ impl<N: Node> Network<N> {
         for (from, to, bytes) in std::mem::take(&mut computer.socket_buffer) {
             self.handle_datagram(node, Datagram { from, to, bytes: &bytes }, context);
         }
-        while let Some(busy) = self.work(node, context) {
-            self.transmit(node, context);
+        let visit = self.visit(node);
+        while let Some(busy) = self.work(visit, context) {
+            self.transmit_all(visit, context);
             if busy > TimeDelta::ZERO {
                 self.nodes[node].busy_until = true_time + busy;
                 return self.wake_at(node, true_time + busy);
             }
         }
-        self.transmit(node, context);
-        let (computer, now) = self.computer_and_moment(node);
-        computer.node.on_idle(&now, context);
+        self.transmit_all(visit, context);
+        let (program, now) = self.program(visit);
+        program.on_idle(&now, context);
         self.schedule_wake(node);
     }
 
     /// Schedules the next run of a computer's program for the time that the program asks for, if it does.
     pub fn schedule_wake(&mut self, node: usize) {
-        let (computer, now) = self.computer_and_moment(node);
-        if let Some(at) = computer.node.poll_timeout(&now) {
+        let (program, now) = self.program(self.visit(node));
+        if let Some(at) = program.poll_timeout(&now) {
             self.wake_at(node, at);
         }
     }
 
-    fn work(&mut self, node: usize, context: &mut N::Context<'_>) -> Option<TimeDelta> {
-        let (computer, now) = self.computer_and_moment(node);
-        computer.node.work(&now, context)
+    fn work(&mut self, visit: Visit, context: &mut N::Context<'_>) -> Option<TimeDelta> {
+        let (program, now) = self.program(visit);
+        program.work(&now, context)
     }
 
     /// Sends all datagrams that a computer's program has ready.
     pub fn transmit(&mut self, from: usize, context: &mut N::Context<'_>) {
+        self.transmit_all(self.visit(from), context);
+    }
+
+    fn transmit_all(&mut self, visit: Visit, context: &mut N::Context<'_>) {
         let mut buf = [0; MAX_DATAGRAM + 8];
         let mut receivers = std::mem::take(&mut self.receivers);
         loop {
-            let (computer, now) = self.computer_and_moment(from);
-            let Some(len) = computer.node.poll_transmit(&now, &mut buf, &mut receivers, context) else { break };
+            let (program, now) = self.program(visit);
+            let mut out = Outbox { buf: &mut buf, to: &mut receivers };
+            let Some(len) = program.poll_transmit(&now, &mut out, context) else { break };
             self.oversized_datagrams += u64::from(len > MAX_DATAGRAM);
-            receivers.drain(..).for_each(|to| self.send(from, to, &buf[..len]));
+            receivers.drain(..).for_each(|to| self.send(visit.node, to, &buf[..len]));
         }
         self.receivers = receivers;
     }

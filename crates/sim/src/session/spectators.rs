@@ -13,7 +13,7 @@ use coplay::time::{Instant, TimeDelta};
 
 use super::checker::SessionChecker;
 use crate::clock::NodeClock;
-use crate::network::{Computer, Datagram, Moment, Network, Node, Reaction, Topology};
+use crate::network::{Computer, Datagram, Moment, Network, Node, Outbox, Reaction, Topology};
 use crate::session_network::SessionNetwork;
 use crate::toy_machine::ToyMachine;
 use coplay_links::link::{LinkConfig, Loss, Rate};
@@ -339,20 +339,19 @@ impl Node for SpectatorNode {
     fn poll_transmit(
         &mut self,
         now: &Moment<'_>,
-        buf: &mut [u8],
-        to: &mut Vec<Addr>,
+        out: &mut Outbox<'_>,
         context: &mut SpectatorContext<'_>,
     ) -> Option<usize> {
         let Self::Spectator(computer) = self else { return None };
         let SpectatorComputer { plan, running: Some(node), .. } = &mut **computer else { return None };
-        while let Some(packet) = node.spectator.poll_transmit(now.now, &mut buf[..MAX_DATAGRAM]) {
-            if let Some(len) = plan.send(now.now, buf, packet.len, context.random) {
-                to.push(packet.to);
+        while let Some(packet) = node.spectator.poll_transmit(now.now, &mut out.buf[..MAX_DATAGRAM]) {
+            if let Some(len) = plan.send(now.now, out.buf, packet.len, context.random) {
+                out.to.push(packet.to);
                 return Some(len);
             }
         }
-        let packet = node.feed.as_mut()?.poll_transmit(now.now, &mut buf[..MAX_DATAGRAM])?;
-        to.push(packet.to);
+        let packet = node.feed.as_mut()?.poll_transmit(now.now, &mut out.buf[..MAX_DATAGRAM])?;
+        out.to.push(packet.to);
         Some(packet.len)
     }
 

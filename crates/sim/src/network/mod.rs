@@ -44,7 +44,8 @@ pub struct Network<N> {
     /// What happens to a datagram to an address that no computer has.
     outside: Outside,
     spare_buffers: Vec<Vec<u8>>,
-    receivers: Vec<Addr>,
+    /// Payload and receivers of the datagram being sent.
+    outbox: (Vec<u8>, Vec<Addr>),
     send_delays: Random,
     garbage: Random,
     captured: VecDeque<CapturedDatagram>,
@@ -141,7 +142,7 @@ impl<N: Node> Network<N> {
             topology,
             outside: Outside::Nowhere,
             spare_buffers: Vec::new(),
-            receivers: Vec::new(),
+            outbox: (vec![0; MAX_DATAGRAM + 8], Vec::new()),
             send_delays: Random::stream(seed, "world"),
             garbage: Random::stream(seed, "garbage"),
             captured: VecDeque::new(),
@@ -354,14 +355,18 @@ impl<N: Node> Network<N> {
         self.transmit_all(visit, context);
         let (program, now) = self.program(visit);
         program.on_idle(&now, context);
-        self.schedule_wake(node);
+        self.schedule_wake_of(visit);
     }
 
     /// Schedules the next run of a computer's program for the time that the program asks for, if it does.
     pub fn schedule_wake(&mut self, node: usize) {
-        let (program, now) = self.program(self.visit(node));
+        self.schedule_wake_of(self.visit(node));
+    }
+
+    fn schedule_wake_of(&mut self, visit: Visit) {
+        let (program, now) = self.program(visit);
         if let Some(at) = program.poll_timeout(&now) {
-            self.wake_at(node, at);
+            self.wake_at(visit.node, at);
         }
     }
 
@@ -376,8 +381,7 @@ impl<N: Node> Network<N> {
     }
 
     fn transmit_all(&mut self, visit: Visit, context: &mut N::Context<'_>) {
-        let mut buf = [0; MAX_DATAGRAM + 8];
-        let mut receivers = std::mem::take(&mut self.receivers);
+        let (mut buf, mut receivers) = std::mem::take(&mut self.outbox);
         loop {
             let (program, now) = self.program(visit);
             let mut out = Outbox { buf: &mut buf, to: &mut receivers };
@@ -385,7 +389,7 @@ impl<N: Node> Network<N> {
             self.oversized_datagrams += u64::from(len > MAX_DATAGRAM);
             receivers.drain(..).for_each(|to| self.send(visit.node, to, &buf[..len]));
         }
-        self.receivers = receivers;
+        self.outbox = (buf, receivers);
     }
 
     fn send(&mut self, from: usize, receiver: Addr, bytes: &[u8]) {

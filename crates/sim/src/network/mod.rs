@@ -11,6 +11,8 @@
 mod computer;
 mod fault;
 mod node;
+#[cfg(test)]
+mod tests;
 mod topology;
 
 use std::collections::{BTreeMap, VecDeque};

@@ -10,7 +10,7 @@ use coplay::time::{Instant, TimeDelta};
 use coplay_links::link::LinkConfig;
 
 use crate::clock::NodeClock;
-use crate::network::{Computer, Datagram, Moment, Network, Node, Reaction, Topology};
+use crate::network::{Computer, Datagram, Moment, Network, Node, Outbox, Reaction, Topology};
 
 /// A host program that embeds one session.
 pub trait HostProgram {
@@ -36,9 +36,9 @@ impl<H: HostProgram> Node for H {
         self.serve_request(now.local).then_some(TimeDelta::ZERO)
     }
 
-    fn poll_transmit(&mut self, now: &Moment<'_>, buf: &mut [u8], to: &mut Vec<Addr>, _: &mut ()) -> Option<usize> {
-        let transmit = self.session().poll_transmit(now.local, &mut buf[..MAX_DATAGRAM])?;
-        to.push(transmit.to);
+    fn poll_transmit(&mut self, now: &Moment<'_>, out: &mut Outbox<'_>, _: &mut ()) -> Option<usize> {
+        let transmit = self.session().poll_transmit(now.local, &mut out.buf[..MAX_DATAGRAM])?;
+        out.to.push(transmit.to);
         Some(transmit.len)
     }
 

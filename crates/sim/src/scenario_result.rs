@@ -1,5 +1,9 @@
 //! What a run of a scenario has shown.
 
+use coplay::time::Instant;
+
+use crate::network::{Fault, Network, Node};
+
 /// Result of one scenario of any engine.
 #[derive(Clone, Debug, Default)]
 pub struct ScenarioResult {
@@ -25,9 +29,29 @@ pub struct ScenarioResult {
     pub cuts: u64,
     /// Number of crashes among the faults.
     pub crashes: u64,
-    /// Whether the scenario contained each feature of its engine, in the order of the engine's list, such as
-    /// [`FEATURES`](crate::session::scenario::FEATURES) for sessions.
-    pub features: Vec<bool>,
+    /// Features that a scenario of this engine may have, and whether this one has them.
+    pub features: Vec<(&'static str, bool)>,
     /// Duration of the run in virtual seconds.
     pub virtual_seconds: f64,
+}
+
+impl ScenarioResult {
+    /// Returns the part of a result that any network shows, with the features of its scenario.
+    pub(crate) fn of_network<N: Node, E>(
+        network: &Network<N>,
+        faults: &[(Instant, Fault<E>)],
+        features: Vec<(&'static str, bool)>,
+    ) -> Self {
+        let traffic = network.traffic();
+        let count = |is: fn(&Fault<E>) -> bool| faults.iter().filter(|(_, fault)| is(fault)).count() as u64;
+        Self {
+            packets: traffic.sent,
+            lost_datagrams: traffic.lost + traffic.overflowed + traffic.cut,
+            cuts: count(|fault| matches!(fault, Fault::Cut(..) | Fault::CutOneWay(..) | Fault::Split(_))),
+            crashes: count(|fault| matches!(fault, Fault::Crash(_))),
+            features,
+            virtual_seconds: (network.now() - Instant::ZERO).as_secs_f64(),
+            ..Self::default()
+        }
+    }
 }

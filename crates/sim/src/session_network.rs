@@ -6,7 +6,7 @@ use coplay::time::{Instant, TimeDelta};
 use coplay_links::link::LinkConfig;
 
 use crate::clock::NodeClock;
-use crate::network::{ADDRESS_STEP, Computer, Datagram, Moment, Network, Node, Reaction, Topology};
+use crate::network::{ADDRESS_STEP, Computer, Datagram, Moment, Network, Node, Outbox, Reaction, Topology};
 use crate::site::{SessionSabotage, SimulatedSite};
 use crate::toy_machine::ToyMachine;
 
@@ -166,18 +166,12 @@ impl Node for SimulatedSite {
         busy
     }
 
-    fn poll_transmit(
-        &mut self,
-        now: &Moment<'_>,
-        buf: &mut [u8],
-        to: &mut Vec<Addr>,
-        _: &mut Self::Context<'_>,
-    ) -> Option<usize> {
+    fn poll_transmit(&mut self, now: &Moment<'_>, out: &mut Outbox<'_>, _: &mut Self::Context<'_>) -> Option<usize> {
         loop {
-            let transmit = self.session.poll_transmit(now.local, buf)?;
+            let transmit = self.session.poll_transmit(now.local, out.buf)?;
             if self.may_transmit() {
-                now.routes.get(&transmit.to).into_iter().for_each(|to| self.tamper(*to, &mut buf[..transmit.len]));
-                to.push(transmit.to);
+                now.routes.get(&transmit.to).into_iter().for_each(|to| self.tamper(*to, &mut out.buf[..transmit.len]));
+                out.to.push(transmit.to);
                 return Some(transmit.len);
             }
         }

@@ -8,11 +8,12 @@ use coplay::input::InputWord;
 use coplay::spectator_feed::{Feed, FeedConfig, Spectator, SpectatorConfig, SpectatorRequest};
 use coplay::time::{Instant, TimeDelta};
 
+use crate::clock::NodeClock;
+use crate::network::{Computer, Datagram, Moment, Network, Node, Outbox, Reaction, Topology};
 use crate::session_experiment::SessionExperiment;
 use crate::session_network::{SessionNetwork, SiteEvent};
 use crate::toy_machine::mix_hash;
-use coplay_links::event_queue::TimedEventQueue;
-use coplay_links::link::{Link, LinkConfig, Loss};
+use coplay_links::link::{LinkConfig, Loss};
 use coplay_links::random::Random;
 
 /// Interval of virtual time at which the session and the spectators take turns.
@@ -21,6 +22,8 @@ const STEP_INTERVAL: TimeDelta = TimeDelta::from_millis(1);
 const JOIN_PERIOD: TimeDelta = TimeDelta::from_secs(4);
 /// Address of the feed. Spectator n has this address plus n + 1.
 const FEED_ADDRESS: Addr = Addr(1_000);
+/// Number of the feed's computer. Spectator n is computer n + 1.
+const FEED: usize = 0;
 
 /// Parameters of a test with many spectators of one session.
 #[derive(Clone, Debug)]
@@ -105,23 +108,27 @@ pub struct SpectatorScaleResult {
     pub max_spectator_memory: usize,
 }
 
+/// A computer of the network: that of the feed, or that of a spectator from its join on.
+#[derive(Debug)]
+enum ScaleNode {
+    Feed(Box<Feed>),
+    Spectator(Option<Box<ScaleSpectator>>),
+}
+
 /// A spectator whose machine state is a hash of all inputs.
 #[derive(Debug)]
 struct ScaleSpectator {
     spectator: Spectator,
-    uplink: Link,
-    downlink: Link,
     state_hash: u64,
-    wake_id: u64,
     joined_at: Instant,
 }
 
-#[derive(Debug)]
-enum ScaleQueueEvent {
-    Join { spectator: usize },
-    Wake { spectator: usize, wake_id: u64 },
-    Downlink { spectator: usize, bytes: Box<[u8]> },
-    Uplink { spectator: usize, bytes: Box<[u8]> },
+/// What all spectators share.
+struct ScaleContext<'a> {
+    test: &'a SpectatorScaleTest,
+    /// Hash of all inputs up to and including each frame, by frame number.
+    expected_hashes: &'a [u64],
+    wrong_frames: &'a mut usize,
 }
 
 /// A confirmed frame of the first player.
@@ -132,9 +139,7 @@ struct PlayerStep {
 }
 
 struct ScaleRun {
-    feed: Feed,
-    spectators: Vec<Option<ScaleSpectator>>,
-    queue: TimedEventQueue<ScaleQueueEvent>,
+    network: Network<ScaleNode>,
     state_hash: u64,
     /// Hash of all inputs up to and including each frame, by frame number.
     expected_hashes: Vec<u64>,
@@ -152,10 +157,13 @@ impl ScaleRun {
             max_bulk_rate: 20_000_000,
             ..FeedConfig::new(test.session.seed, 4_711, test.session.settings())
         };
+        let feed = ScaleNode::Feed(Box::new(Feed::new(config).expect("settings are valid")));
+        let nodes = std::iter::once(feed).chain((0..test.spectators).map(|_| ScaleNode::Spectator(None)));
+        let computer = |(number, node)| Computer::new(node, NodeClock::TRUE, Addr(FEED_ADDRESS.0 + number as u64));
+        let name = |node: usize, direction: &str| format!("{direction} {}", node - 1);
+        let topology = Topology::tree(test.session.seed, test.spectators + 1, name, |_| test.link.clone());
         Self {
-            feed: Feed::new(config).expect("settings are valid"),
-            spectators: (0..test.spectators).map(|_| None).collect(),
-            queue: TimedEventQueue::new(),
+            network: Network::asleep(test.session.seed, nodes.enumerate().map(computer).collect(), topology),
             state_hash: 1,
             expected_hashes: Vec::new(),
             result: SpectatorScaleResult::default(),
@@ -203,98 +211,48 @@ impl ScaleRun {
         let mut random = Random::stream(test.session.seed, "crowd");
         for spectator in 0..test.spectators {
             let delay = TimeDelta::from_nanos(random.range(0..=JOIN_PERIOD.as_nanos()));
-            self.queue.push(now + delay, ScaleQueueEvent::Join { spectator });
+            self.network.wake_at(spectator + 1, now + delay);
         }
     }
 
     fn publish_frames(&mut self, steps: &mut Vec<PlayerStep>, state_bytes: usize) {
         for PlayerStep { at, frame, inputs: words } in steps.drain(..) {
             let frame = Frame::new(frame);
-            self.feed.push(at, frame, &words);
+            self.feed().push(at, frame, &words);
             self.state_hash = hash_inputs(self.state_hash, &words);
             self.expected_hashes.push(self.state_hash);
             if frame.number() % 60 == 59 {
-                self.feed.push_hash(frame, self.state_hash);
+                let hash = self.state_hash;
+                self.feed().push_hash(frame, hash);
             }
-            if self.feed.wants_snapshot() {
+            if self.feed().wants_snapshot() {
                 let mut bytes = vec![0; state_bytes.max(8)];
                 bytes[..8].copy_from_slice(&self.state_hash.to_le_bytes());
-                self.feed.set_snapshot(at, frame.next(), &bytes, self.state_hash);
+                let hash = self.state_hash;
+                self.feed().set_snapshot(at, frame.next(), &bytes, hash);
             }
             self.result.frames = frame.number() + 1;
         }
     }
 
+    fn feed(&mut self) -> &mut Feed {
+        match &mut self.network.nodes[FEED].node {
+            ScaleNode::Feed(feed) => feed,
+            ScaleNode::Spectator(_) => unreachable!("the first computer is the feed's"),
+        }
+    }
+
+    /// Runs the spectators up to `now`, and then passes the datagrams that the feed has ready to their downlinks.
     fn process_events(&mut self, test: &SpectatorScaleTest, now: Instant) {
-        while let Some((at, event)) = self.queue.next_time().filter(|at| *at <= now).and_then(|_| self.queue.pop()) {
-            match event {
-                ScaleQueueEvent::Join { spectator } => self.join(test, at, spectator),
-                ScaleQueueEvent::Wake { spectator, wake_id } => {
-                    if self.spectators[spectator].as_ref().is_some_and(|node| node.wake_id == wake_id) {
-                        self.run_spectator(at, spectator);
-                    }
-                }
-                ScaleQueueEvent::Downlink { spectator, bytes } => {
-                    if let Some(node) = &mut self.spectators[spectator] {
-                        node.spectator.handle_datagram(at, FEED_ADDRESS, &bytes);
-                        self.run_spectator(at, spectator);
-                    }
-                }
-                ScaleQueueEvent::Uplink { spectator, bytes } => {
-                    self.feed.handle_datagram(at, spectator_address(spectator), &bytes);
-                }
-            }
-        }
-        self.transmit_feed(now);
+        let Self { network, expected_hashes, result, .. } = self;
+        let mut context = ScaleContext { test, expected_hashes, wrong_frames: &mut result.wrong_frames };
+        network.run(now, &mut context);
+        network.transmit(FEED, &mut context);
+        while self.feed().poll_event().is_some() {}
     }
 
-    fn join(&mut self, test: &SpectatorScaleTest, now: Instant, number: usize) {
-        let config = SpectatorConfig {
-            max_snapshot_size: 64 * 1_024,
-            max_backlog_bytes: 16 * 1_024,
-            ..SpectatorConfig::new(test.session.seed, test.session.settings(), vec![FEED_ADDRESS])
-        };
-        let link = |direction: &str| Link::new(test.link.clone(), test.session.seed, &format!("{direction} {number}"));
-        let spectator = Spectator::new(now, config).expect("settings are valid");
-        let (uplink, downlink) = (link("up"), link("down"));
-        self.spectators[number] =
-            Some(ScaleSpectator { spectator, uplink, downlink, state_hash: 0, wake_id: 0, joined_at: now });
-        self.run_spectator(now, number);
-    }
-
-    /// Passes the datagrams that the feed has ready to the spectators' downlinks.
-    fn transmit_feed(&mut self, now: Instant) {
-        let mut buf = [0; MAX_DATAGRAM];
-        while let Some(packet) = self.feed.poll_transmit(now, &mut buf) {
-            let number = (packet.to.0 - FEED_ADDRESS.0 - 1) as usize;
-            let Some(node) = &mut self.spectators[number] else { continue };
-            for at in node.downlink.send(now, packet.len) {
-                self.queue.push(at, ScaleQueueEvent::Downlink { spectator: number, bytes: buf[..packet.len].into() });
-            }
-        }
-        while self.feed.poll_event().is_some() {}
-    }
-
-    /// Runs the host program of one spectator: serves its requests, sends its datagrams, and schedules its next
-    /// wake-up.
-    fn run_spectator(&mut self, now: Instant, number: usize) {
-        let Some(node) = &mut self.spectators[number] else { return };
-        node.serve_requests(now, &self.expected_hashes, &mut self.result.wrong_frames);
-        let mut buf = [0; MAX_DATAGRAM];
-        while let Some(packet) = node.spectator.poll_transmit(now, &mut buf) {
-            for at in node.uplink.send(now, packet.len) {
-                self.queue.push(at, ScaleQueueEvent::Uplink { spectator: number, bytes: buf[..packet.len].into() });
-            }
-        }
-        while node.spectator.poll_event().is_some() {}
-        node.wake_id += 1;
-        if let Some(at) = node.spectator.poll_timeout() {
-            self.queue.push(at.max(now), ScaleQueueEvent::Wake { spectator: number, wake_id: node.wake_id });
-        }
-    }
-
-    fn finish(self, now: Instant) -> SpectatorScaleResult {
-        let stats = self.feed.stats();
+    fn finish(mut self, now: Instant) -> SpectatorScaleResult {
+        let (stats, feed_memory) = (self.feed().stats(), self.feed().memory());
         let mut result = SpectatorScaleResult {
             subscribers: stats.spectators,
             batches: stats.batches,
@@ -302,10 +260,11 @@ impl ScaleRun {
             packets_down: stats.packets_out,
             bytes_down: stats.bytes_out,
             requested_bytes: stats.bulk_out,
-            feed_memory: self.feed.memory(),
+            feed_memory,
             ..self.result
         };
-        for node in self.spectators.iter().flatten() {
+        for node in &self.network.nodes {
+            let ScaleNode::Spectator(Some(node)) = &node.node else { continue };
             let stats = node.spectator.stats();
             result.live += usize::from(node.spectator.is_live());
             result.stalls += stats.stalls;
@@ -314,17 +273,69 @@ impl ScaleRun {
             result.total_watch_seconds += (now - node.joined_at).as_secs_f64();
             result.max_spectator_memory = result.max_spectator_memory.max(node.spectator.memory());
             let behind = result.frames.saturating_sub(node.spectator.next_frame().number());
-            result.mean_frames_behind += f64::from(behind) / self.spectators.len() as f64;
+            result.mean_frames_behind += f64::from(behind) / (self.network.nodes.len() - 1) as f64;
         }
         result
     }
 }
 
-fn spectator_address(number: usize) -> Addr {
-    Addr(FEED_ADDRESS.0 + 1 + number as u64)
+impl Node for ScaleNode {
+    type Context<'a> = ScaleContext<'a>;
+
+    fn handle_datagram(&mut self, now: &Moment<'_>, datagram: Datagram<'_>, _: &mut ScaleContext<'_>) -> Reaction {
+        let Datagram { from, bytes, .. } = datagram;
+        match self {
+            Self::Feed(feed) => {
+                feed.handle_datagram(now.now, from, bytes);
+                Reaction::Wait
+            }
+            Self::Spectator(node) => {
+                node.iter_mut().for_each(|node| node.spectator.handle_datagram(now.now, from, bytes));
+                Reaction::Run
+            }
+        }
+    }
+
+    fn work(&mut self, now: &Moment<'_>, context: &mut ScaleContext<'_>) -> Option<TimeDelta> {
+        if let Self::Spectator(node) = self {
+            let node = node.get_or_insert_with(|| Box::new(ScaleSpectator::new(now.now, context.test)));
+            node.serve_requests(now.now, context.expected_hashes, context.wrong_frames);
+        }
+        None
+    }
+
+    fn poll_transmit(&mut self, now: &Moment<'_>, out: &mut Outbox<'_>, _: &mut ScaleContext<'_>) -> Option<usize> {
+        let buf = &mut out.buf[..MAX_DATAGRAM];
+        let packet = match self {
+            Self::Feed(feed) => feed.poll_transmit(now.now, buf)?,
+            Self::Spectator(node) => node.as_mut()?.spectator.poll_transmit(now.now, buf)?,
+        };
+        out.to.push(packet.to);
+        Some(packet.len)
+    }
+
+    fn on_idle(&mut self, _: &Moment<'_>, _: &mut ScaleContext<'_>) {
+        if let Self::Spectator(Some(node)) = self {
+            while node.spectator.poll_event().is_some() {}
+        }
+    }
+
+    fn poll_timeout(&mut self, _: &Moment<'_>) -> Option<Instant> {
+        if let Self::Spectator(Some(node)) = self { node.spectator.poll_timeout() } else { None }
+    }
 }
 
 impl ScaleSpectator {
+    fn new(now: Instant, test: &SpectatorScaleTest) -> Self {
+        let config = SpectatorConfig {
+            max_snapshot_size: 64 * 1_024,
+            max_backlog_bytes: 16 * 1_024,
+            ..SpectatorConfig::new(test.session.seed, test.session.settings(), vec![FEED_ADDRESS])
+        };
+        let spectator = Spectator::new(now, config).expect("settings are valid");
+        Self { spectator, state_hash: 0, joined_at: now }
+    }
+
     fn serve_requests(&mut self, now: Instant, expected_hashes: &[u64], wrong_frames: &mut usize) {
         while let Some(request) = self.spectator.poll_request(now) {
             match request {

@@ -133,16 +133,6 @@ const MOTION_SABOTAGE: [(&str, motion::MotionSabotage); 10] = [
 ];
 
 impl Swarm {
-    /// Returns the names of the features of the engine's scenarios.
-    fn features(self) -> &'static [&'static str] {
-        match self {
-            Self::Sessions(_) => &scenario::FEATURES,
-            Self::Mazes(_) => &peer_world::FEATURES,
-            Self::Mirrors(_) => &mirror::FEATURES,
-            Self::Motion(_) => &motion::FEATURES,
-        }
-    }
-
     /// Returns the units in which this engine counts the `frames` and the `activity_count` of a [`ScenarioResult`].
     fn units(self) -> (&'static str, &'static str) {
         match self {
@@ -224,8 +214,7 @@ fn main() -> ExitCode {
             });
         }
         drop(report);
-        let mut total =
-            SwarmTotals { feature_counts: vec![0; options.swarm.features().len()], ..SwarmTotals::default() };
+        let mut total = SwarmTotals::default();
         for (seed, result) in reports {
             total.add(seed, &result, options);
             if total.seed_count.is_multiple_of(500) {
@@ -317,7 +306,8 @@ struct SwarmTotals {
     seed_count: u64,
     failed_count: u64,
     sum: ScenarioResult,
-    feature_counts: Vec<u64>,
+    /// Number of scenarios with each feature.
+    feature_counts: Vec<(&'static str, u64)>,
 }
 
 impl SwarmTotals {
@@ -335,8 +325,9 @@ impl SwarmTotals {
         // Results arrive in any order, so the sum must not depend on it.
         self.sum.trace_hash =
             self.sum.trace_hash.wrapping_add(coplay_sim::toy_machine::mix_hash(seed, result.trace_hash));
-        for (count, is_present) in self.feature_counts.iter_mut().zip(&result.features) {
-            *count += u64::from(*is_present);
+        self.feature_counts.resize(result.features.len(), ("", 0));
+        for ((name, count), (feature, is_present)) in self.feature_counts.iter_mut().zip(&result.features) {
+            (*name, *count) = (feature, *count + u64::from(*is_present));
         }
         if let Some(violation) = result.violations.first() {
             self.failed_count += 1;
@@ -347,7 +338,6 @@ impl SwarmTotals {
     }
 
     fn print(&self, seconds: f64, swarm: Swarm) -> ExitCode {
-        let features = swarm.features();
         let sum = &self.sum;
         print_line!("{} seeds, {:.0} virtual seconds in {seconds:.0} s", self.seed_count, sum.virtual_seconds);
         let (unit, activity) = swarm.units();
@@ -366,15 +356,12 @@ impl SwarmTotals {
         };
         print_line!("{} {activity}{recorded}", sum.activity_count);
         let share = |count: u64| count as f64 / self.seed_count.max(1) as f64;
-        let shares = features
-            .iter()
-            .zip(&self.feature_counts)
-            .map(|(feature, count)| format!("{feature} {:.0} %", share(*count) * 100.0));
+        let shares = self.feature_counts.iter().map(|(name, count)| format!("{name} {:.0} %", share(*count) * 100.0));
         print_line!("share of seeds with each feature: {}", shares.collect::<Vec<_>>().join(", "));
         print_line!("trace hash {:016x}", sum.trace_hash);
-        let rare = features.iter().zip(&self.feature_counts).filter(|(_, count)| share(**count) < MIN_FEATURE_SHARE);
-        let rare: Vec<_> =
-            rare.map(|(feature, _)| *feature).filter(|_| self.seed_count >= MIN_SEEDS_FOR_SHARES).collect();
+        let is_rare = |count: u64| self.seed_count >= MIN_SEEDS_FOR_SHARES && share(count) < MIN_FEATURE_SHARE;
+        let rare = self.feature_counts.iter().filter(|(_, count)| is_rare(*count));
+        let rare: Vec<_> = rare.map(|(name, _)| *name).collect();
         if !rare.is_empty() {
             print_line!("features in less than 3 % of the seeds, too few for a reliable result: {}", rare.join(", "));
         }

@@ -14,9 +14,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use coplay::mirror::{DeliveryOrder, MirrorEvent, SourceId};
-use coplay::time::{GroupInstant, Instant, TimeDelta};
+use coplay::time::{GroupInstant, TimeDelta};
 
-use super::scenario::{MirrorFault, MirrorScenario};
+use super::scenario::MirrorScenario;
 use super::{IssuedEvent, MirrorNetwork, MirrorObservation, MirrorServer, SourceState};
 use crate::scenario_result::ScenarioResult;
 use crate::toy_machine::mix_hash;
@@ -244,22 +244,14 @@ impl MirrorChecker {
     }
 
     pub(super) fn into_result(self, scenario: &MirrorScenario, network: &MirrorNetwork) -> ScenarioResult {
-        let traffic = network.traffic();
-        let count =
-            |kind: fn(&MirrorFault) -> bool| scenario.faults.iter().filter(|(_, fault)| kind(fault)).count() as u64;
         ScenarioResult {
+            trace_hash: mix_hash(self.trace_hash, network.traffic().bytes),
             violations: self.violations.into_vec(),
             frames: self.delivered_count,
             activity_count: self.dropped_count,
             recorded: self.installed_count,
             rejected_datagrams: self.given_up_count,
-            packets: traffic.sent,
-            lost_datagrams: traffic.lost + traffic.overflowed + traffic.cut,
-            cuts: count(|fault| matches!(fault, MirrorFault::Split(_))),
-            crashes: count(|fault| matches!(fault, MirrorFault::Crash(_))),
-            virtual_seconds: (network.now() - Instant::ZERO).as_secs_f64(),
-            features: scenario.features(),
-            trace_hash: mix_hash(self.trace_hash, traffic.bytes),
+            ..ScenarioResult::of_network(network, &scenario.faults, scenario.features())
         }
     }
 }

@@ -18,7 +18,7 @@ use coplay_links::random::{LogNormal, Random};
 
 pub use node::{MirrorNode, MirrorServer};
 pub use sabotage::MirrorSabotage;
-pub use scenario::{FEATURES, MirrorFault, MirrorScenario};
+pub use scenario::{MirrorFault, MirrorScenario};
 pub use test_game::{EventKind, IssuedEvent, SourceState, TestObject};
 
 use crate::clock::NodeClock;

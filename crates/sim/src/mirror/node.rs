@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use coplay::codec::MAX_DATAGRAM;
-use coplay::id::Addr;
 use coplay::mirror::{Mirror, MirrorDestination, MirrorRequest, SourceId};
 use coplay::time::{Instant, TimeDelta};
 use coplay_links::random::{LogNormal, Random};
@@ -11,7 +10,7 @@ use coplay_links::random::{LogNormal, Random};
 use super::sabotage::MirrorSabotage;
 use super::test_game::{IssuedEvent, SourceState};
 use super::{MirrorObservation, MirrorServerPlan, address};
-use crate::network::{Datagram, Moment, Node, Reaction};
+use crate::network::{Datagram, Moment, Node, Outbox, Reaction};
 
 /// A computer on which a server may run.
 pub struct MirrorNode {
@@ -63,22 +62,16 @@ impl Node for MirrorNode {
         None
     }
 
-    fn poll_transmit(
-        &mut self,
-        now: &Moment<'_>,
-        buf: &mut [u8],
-        to: &mut Vec<Addr>,
-        _: &mut Self::Context<'_>,
-    ) -> Option<usize> {
+    fn poll_transmit(&mut self, now: &Moment<'_>, out: &mut Outbox<'_>, _: &mut Self::Context<'_>) -> Option<usize> {
         let mirror = &mut self.server.as_mut()?.mirror;
-        let transmit = mirror.poll_transmit(now.local, &mut buf[..MAX_DATAGRAM])?;
+        let transmit = mirror.poll_transmit(now.local, &mut out.buf[..MAX_DATAGRAM])?;
         match transmit.to {
-            MirrorDestination::All => to.extend(mirror.peers().map(address)),
-            MirrorDestination::One(source) => to.push(address(source)),
+            MirrorDestination::All => out.to.extend(mirror.peers().map(address)),
+            MirrorDestination::One(source) => out.to.push(address(source)),
         }
         let Some(sabotage) = self.sabotage else { return Some(transmit.len) };
-        let tampered = sabotage.tamper_outgoing(&buf[..transmit.len]);
-        buf[..tampered.len()].copy_from_slice(&tampered);
+        let tampered = sabotage.tamper_outgoing(&out.buf[..transmit.len]);
+        out.buf[..tampered.len()].copy_from_slice(&tampered);
         Some(tampered.len())
     }
 

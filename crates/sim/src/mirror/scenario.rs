@@ -29,29 +29,6 @@ pub(super) const RECOVERY_TIME: TimeDelta = TimeDelta::from_secs(8);
 /// Time for which the last issuer continues after the end of the faults.
 pub(super) const LAST_ISSUER_TIME: TimeDelta = TimeDelta::from_secs(5);
 
-/// Names of the features that a scenario may contain, for coverage counts.
-pub const FEATURES: [&str; 19] = [
-    "loss",
-    "bursts",
-    "jitter",
-    "reordering",
-    "duplicates",
-    "skew",
-    "partition",
-    "crash",
-    "restart",
-    "leave",
-    "late join",
-    "long snapshots",
-    "last issuer",
-    "total order",
-    "off",
-    "on-off",
-    "ILA",
-    "two curves",
-    "adaptive",
-];
-
 /// Mirrored servers, their links, and all faults injected into them.
 #[derive(Clone, Debug)]
 pub struct MirrorScenario {
@@ -159,31 +136,31 @@ impl MirrorScenario {
         self.server_plans[0].config.order
     }
 
-    /// Returns, for each of [`FEATURES`], whether the scenario contains it.
-    pub fn features(&self) -> Vec<bool> {
+    /// Returns the features that a scenario may have, for coverage counts, and whether this one has them.
+    pub fn features(&self) -> Vec<(&'static str, bool)> {
         let has = |kind: fn(&MirrorFault) -> bool| self.faults.iter().any(|(_, fault)| kind(fault));
         let is = |kind: fn(&DropPolicy) -> bool| self.server_plans.iter().any(|plan| kind(&plan.config.policy));
         let entered = self.faults.iter().filter(|(_, fault)| matches!(fault, MirrorFault::Start(_))).count();
         vec![
-            matches!(self.link.loss, Loss::Independent(_)),
-            matches!(self.link.loss, Loss::Bursty { .. }),
-            self.link.jitter != Jitter::None,
-            self.link.reorder && self.link.jitter != Jitter::None,
-            self.link.duplicate > 0.0,
-            self.server_plans.iter().any(|plan| plan.clock.skew_ppm != 0.0),
-            has(|fault| matches!(fault, MirrorFault::Split(_))),
-            has(|fault| matches!(fault, MirrorFault::Crash(_))),
-            entered > self.late_joiners,
-            has(|fault| matches!(fault, MirrorFault::Leave(_))),
-            self.late_joiners > 0,
-            self.server_plans.iter().any(|plan| plan.bulk > 0),
-            self.last_issuer.is_some(),
-            self.order() == DeliveryOrder::Total,
-            is(|policy| matches!(policy, DropPolicy::Off)),
-            is(|policy| matches!(policy, DropPolicy::OnOff { .. })),
-            is(|policy| matches!(policy, DropPolicy::Ila(_))),
-            is(|policy| matches!(policy, DropPolicy::TwoCurve { .. })),
-            is(|policy| matches!(policy, DropPolicy::Adaptive { .. })),
+            ("loss", matches!(self.link.loss, Loss::Independent(_))),
+            ("bursts", matches!(self.link.loss, Loss::Bursty { .. })),
+            ("jitter", self.link.jitter != Jitter::None),
+            ("reordering", self.link.reorder && self.link.jitter != Jitter::None),
+            ("duplicates", self.link.duplicate > 0.0),
+            ("skew", self.server_plans.iter().any(|plan| plan.clock.skew_ppm != 0.0)),
+            ("partition", has(|fault| matches!(fault, MirrorFault::Split(_)))),
+            ("crash", has(|fault| matches!(fault, MirrorFault::Crash(_)))),
+            ("restart", entered > self.late_joiners),
+            ("leave", has(|fault| matches!(fault, MirrorFault::Leave(_)))),
+            ("late join", self.late_joiners > 0),
+            ("long snapshots", self.server_plans.iter().any(|plan| plan.bulk > 0)),
+            ("last issuer", self.last_issuer.is_some()),
+            ("total order", self.order() == DeliveryOrder::Total),
+            ("off", is(|policy| matches!(policy, DropPolicy::Off))),
+            ("on-off", is(|policy| matches!(policy, DropPolicy::OnOff { .. }))),
+            ("ILA", is(|policy| matches!(policy, DropPolicy::Ila(_)))),
+            ("two curves", is(|policy| matches!(policy, DropPolicy::TwoCurve { .. }))),
+            ("adaptive", is(|policy| matches!(policy, DropPolicy::Adaptive { .. }))),
         ]
     }
 }

@@ -18,7 +18,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use coplay::motion::{MilliVec2, MotionClientEvent, MotionPredictor, ObjectId, ObjectMoment, SyncMethod};
 use coplay::time::{Instant, TimeDelta};
 
-use super::scenario::MotionFault;
 use super::{ChangeCause, LINEAR_MOTION, MotionEndpoint, MotionNetwork, MotionScenario};
 use crate::scenario_result::ScenarioResult;
 use crate::toy_machine::mix_hash;
@@ -474,21 +473,12 @@ impl MotionChecker {
     }
 
     pub(super) fn into_result(self, scenario: &MotionScenario, network: &MotionNetwork) -> ScenarioResult {
-        let traffic = network.traffic();
-        let count =
-            |kind: fn(&MotionFault) -> bool| scenario.faults.iter().filter(|(_, fault)| kind(fault)).count() as u64;
         ScenarioResult {
+            trace_hash: mix_hash(self.trace_hash, network.traffic().bytes),
             violations: self.violations.into_vec(),
             frames: self.frames,
-            packets: traffic.sent,
-            lost_datagrams: traffic.lost + traffic.overflowed + traffic.cut,
-            cuts: count(|fault| matches!(fault, MotionFault::Cut(..))),
-            crashes: count(|fault| matches!(fault, MotionFault::Crash(_))),
-            virtual_seconds: (network.now() - Instant::ZERO).as_secs_f64(),
             activity_count: self.commands,
-            features: scenario.features(),
-            trace_hash: mix_hash(self.trace_hash, traffic.bytes),
-            ..ScenarioResult::default()
+            ..ScenarioResult::of_network(network, &scenario.faults, scenario.features())
         }
     }
 }

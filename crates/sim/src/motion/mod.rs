@@ -17,7 +17,7 @@ use coplay_links::link::LinkConfig;
 
 pub use node::MotionNode;
 pub use sabotage::MotionSabotage;
-pub use scenario::{FEATURES, MotionDecision, MotionFault, MotionScenario};
+pub use scenario::{MotionDecision, MotionFault, MotionScenario};
 
 use crate::clock::NodeClock;
 use crate::network::{Computer, Network, NetworkStep, Topology};

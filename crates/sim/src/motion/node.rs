@@ -12,7 +12,7 @@ use coplay::time::{Instant, TimeDelta};
 
 use super::MotionPlan;
 use super::sabotage::MotionSabotage;
-use crate::network::{Datagram, Moment, Node, Reaction};
+use crate::network::{Datagram, Moment, Node, Outbox, Reaction};
 
 /// Highest command number that can be encoded.
 const MAX_NUMBER: CommandNumber = CommandNumber { epoch: u32::MAX, count: u32::MAX };
@@ -107,13 +107,13 @@ impl Node for MotionNode {
         None
     }
 
-    fn poll_transmit(&mut self, now: &Moment<'_>, buf: &mut [u8], to: &mut Vec<Addr>, _: &mut ()) -> Option<usize> {
-        let (local, buf) = (self.engine_time(now), &mut buf[..MAX_DATAGRAM]);
+    fn poll_transmit(&mut self, now: &Moment<'_>, out: &mut Outbox<'_>, _: &mut ()) -> Option<usize> {
+        let (local, buf) = (self.engine_time(now), &mut out.buf[..MAX_DATAGRAM]);
         let (receiver, len) = match &mut self.engine {
             Engine::Server(server) => server.as_mut()?.poll_transmit(local, buf)?,
             Engine::Client(client) => (ClientId(0), client.as_mut()?.poll_transmit(local, buf)?),
         };
-        to.push(Addr(receiver.0.into()));
+        out.to.push(Addr(receiver.0.into()));
         Some(len)
     }
 

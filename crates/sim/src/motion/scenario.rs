@@ -40,29 +40,6 @@ pub(super) const SCENARIO_END: TimeDelta = TimeDelta::from_millis(18_500);
 /// Largest uniform jitter of a link; the mean of exponential jitter is at most a fifth of it.
 const MAX_JITTER: TimeDelta = TimeDelta::from_millis(50);
 
-/// Names of the features that a scenario may contain, for coverage counts.
-pub const FEATURES: [&str; 19] = [
-    "loss",
-    "bursts",
-    "jitter",
-    "reordering",
-    "duplicates",
-    "skew",
-    "partition",
-    "client crash",
-    "server restart",
-    "object placed",
-    "object removed",
-    "combined commands",
-    "server share",
-    "paper method",
-    "long partition",
-    "server command",
-    "ownership transferred",
-    "object respawned",
-    "forged number",
-];
-
 /// A server, its clients, their objects, and all faults injected into them.
 #[derive(Clone, Debug)]
 pub struct MotionScenario {
@@ -203,33 +180,36 @@ impl MotionScenario {
         )
     }
 
-    /// Returns, for each of [`FEATURES`], whether the scenario contains it.
-    pub fn features(&self) -> Vec<bool> {
+    /// Returns the features that a scenario may have, for coverage counts, and whether this one has them.
+    pub fn features(&self) -> Vec<(&'static str, bool)> {
         let has = |kind: fn(&MotionFault) -> bool| self.faults.iter().any(|(_, fault)| kind(fault));
         let decides = |kind: fn(&MotionDecision) -> bool| {
             self.faults.iter().any(|(_, fault)| matches!(fault, Fault::Engine(decision) if kind(decision)))
         };
         let MotionPlan { config, link, clients, .. } = &self.plan;
         vec![
-            matches!(link.loss, Loss::Independent(_)),
-            matches!(link.loss, Loss::Bursty { .. }),
-            link.jitter != Jitter::None,
-            link.jitter != Jitter::None && link.reorder,
-            link.duplicate > 0.0,
-            clients.iter().any(|clock| clock.skew_ppm != 0.0),
-            has(|fault| matches!(fault, Fault::Cut(..))),
-            has(|fault| matches!(fault, Fault::Crash(1..))),
-            has(|fault| matches!(fault, Fault::Crash(0))),
-            decides(|decision| matches!(decision, MotionDecision::Place(_))),
-            decides(|decision| matches!(decision, MotionDecision::Remove)),
-            config.combine_interval > TimeDelta::ZERO && self.mean_command_interval < TimeDelta::from_millis(500),
-            config.server_share > 0.0,
-            config.method == SyncMethod::Paper,
-            self.extension > TimeDelta::ZERO,
-            decides(|decision| matches!(decision, MotionDecision::Command(_))),
-            decides(|decision| matches!(decision, MotionDecision::Give(..))),
-            decides(|decision| matches!(decision, MotionDecision::Respawn(_))),
-            decides(|decision| matches!(decision, MotionDecision::ForgeNumber(_))),
+            ("loss", matches!(link.loss, Loss::Independent(_))),
+            ("bursts", matches!(link.loss, Loss::Bursty { .. })),
+            ("jitter", link.jitter != Jitter::None),
+            ("reordering", link.jitter != Jitter::None && link.reorder),
+            ("duplicates", link.duplicate > 0.0),
+            ("skew", clients.iter().any(|clock| clock.skew_ppm != 0.0)),
+            ("partition", has(|fault| matches!(fault, Fault::Cut(..)))),
+            ("client crash", has(|fault| matches!(fault, Fault::Crash(1..)))),
+            ("server restart", has(|fault| matches!(fault, Fault::Crash(0)))),
+            ("object placed", decides(|decision| matches!(decision, MotionDecision::Place(_)))),
+            ("object removed", decides(|decision| matches!(decision, MotionDecision::Remove))),
+            (
+                "combined commands",
+                config.combine_interval > TimeDelta::ZERO && self.mean_command_interval < TimeDelta::from_millis(500),
+            ),
+            ("server share", config.server_share > 0.0),
+            ("paper method", config.method == SyncMethod::Paper),
+            ("long partition", self.extension > TimeDelta::ZERO),
+            ("server command", decides(|decision| matches!(decision, MotionDecision::Command(_)))),
+            ("ownership transferred", decides(|decision| matches!(decision, MotionDecision::Give(..)))),
+            ("object respawned", decides(|decision| matches!(decision, MotionDecision::Respawn(_)))),
+            ("forged number", decides(|decision| matches!(decision, MotionDecision::ForgeNumber(_)))),
         ]
     }
 

@@ -2,7 +2,7 @@
 
 use coplay::codec;
 use coplay::id::Addr;
-use coplay::time::Instant;
+use coplay::time::{Instant, TimeDelta};
 use coplay_links::link::LinkConfig;
 
 use super::{Datagram, Network, Node};
@@ -36,6 +36,8 @@ pub enum Fault<E> {
     Pause(usize, Instant),
     /// Suspends a computer until this time; its clock stands still.
     Suspend(usize, Instant),
+    /// Advances a computer's clock by this span, or sets it back.
+    StepClock(usize, TimeDelta),
     /// Gives a computer a new address. Datagrams sent to the old address from then on are lost.
     Move(usize),
     /// Sends this many random datagrams from unknown addresses to a computer. About half of them begin like a message
@@ -65,6 +67,7 @@ impl<N: Node> Network<N> {
             Fault::Restore(one, other) => self.restore(one, other),
             Fault::Pause(node, until) => self.pause(node, until),
             Fault::Suspend(node, until) => self.suspend(node, until),
+            Fault::StepClock(node, step) => self.step_clock(node, step),
             Fault::Move(node) => self.change_address(node),
             Fault::Garbage(node, count) => self.send_garbage(node, count, context),
             Fault::Crash(_) | Fault::Leave(_) | Fault::Start(_) | Fault::Engine(_) => return false,
@@ -124,6 +127,12 @@ impl<N: Node> Network<N> {
     /// Lets a computer run after a crash, and wakes it. Datagrams in its socket are lost.
     pub fn restart_computer(&mut self, node: usize) {
         self.nodes[node].restart();
+        self.wake(node);
+    }
+
+    /// Advances a computer's clock by `step`, or sets it back, and wakes the computer.
+    pub fn step_clock(&mut self, node: usize, step: TimeDelta) {
+        self.nodes[node].clock.offset += step;
         self.wake(node);
     }
 

@@ -11,6 +11,8 @@
 mod computer;
 mod fault;
 mod node;
+#[cfg(test)]
+mod tests;
 mod topology;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -22,10 +24,12 @@ use coplay_links::event_queue::TimedEventQueue;
 use coplay_links::link::{Link, LinkConfig, LinkStats};
 use coplay_links::random::Random;
 
+use crate::clock::NodeClock;
 pub use computer::Computer;
+
 pub(crate) use fault::ADDRESS_STEP;
 pub use fault::Fault;
-pub use node::{Datagram, Moment, Node, Reaction};
+pub use node::{Datagram, Moment, Node, Outbox, Reaction};
 pub use topology::Topology;
 
 /// Computers, the links between them, and virtual (true) time.
@@ -42,7 +46,8 @@ pub struct Network<N> {
     /// What happens to a datagram to an address that no computer has.
     outside: Outside,
     spare_buffers: Vec<Vec<u8>>,
-    receivers: Vec<Addr>,
+    /// Payload and receivers of the datagram being sent.
+    outbox: (Vec<u8>, Vec<Addr>),
     send_delays: Random,
     garbage: Random,
     captured: VecDeque<CapturedDatagram>,
@@ -75,18 +80,27 @@ pub type OutboundDatagram = (Instant, Addr, Addr, Vec<u8>);
 #[derive(Debug)]
 enum QueuedEvent {
     Wake { node: usize, wake_id: u64 },
-    Depart { packet: Packet },
-    Arrive { link: usize, packet: Packet },
+    Depart(Packet),
+    Arrive { link: u32, packet: Packet },
 }
 
-/// A datagram on its way between two computers.
+/// A datagram on its way between two computers. The queue moves its events while it sorts, so numbers are short.
 #[derive(Debug)]
 struct Packet {
-    from: usize,
-    to: usize,
+    from: u32,
+    to: u32,
     sender: Addr,
     receiver: Addr,
     bytes: Vec<u8>,
+}
+
+/// The moment of a call: number and clock of the called computer, true and local time.
+#[derive(Clone, Copy)]
+struct Visit {
+    node: usize,
+    now: Instant,
+    local: Instant,
+    clock: NodeClock,
 }
 
 /// Copy of a datagram that a computer sent, including sabotage.
@@ -130,7 +144,7 @@ impl<N: Node> Network<N> {
             topology,
             outside: Outside::Nowhere,
             spare_buffers: Vec::new(),
-            receivers: Vec::new(),
+            outbox: (vec![0; MAX_DATAGRAM + 8], Vec::new()),
             send_delays: Random::stream(seed, "world"),
             garbage: Random::stream(seed, "garbage"),
             captured: VecDeque::new(),
@@ -251,12 +265,12 @@ impl<N: Node> Network<N> {
                     return Some(NetworkStep::Woken(node));
                 }
                 QueuedEvent::Wake { .. } => {}
-                QueuedEvent::Depart { packet } => self.send_on_link(self.now, packet),
+                QueuedEvent::Depart(packet) => self.send_on_link(self.now, packet),
                 QueuedEvent::Arrive { link, packet } => {
-                    if self.topology.link(link).admit_arrival() {
+                    if self.topology.link(link as usize).admit_arrival() {
                         self.deliver(&packet, context);
                     }
-                    let to = packet.to;
+                    let to = packet.to as usize;
                     self.spare_buffers.push(packet.bytes);
                     return Some(NetworkStep::Arrived(to));
                 }
@@ -267,7 +281,8 @@ impl<N: Node> Network<N> {
     }
 
     fn deliver(&mut self, packet: &Packet, context: &mut N::Context<'_>) {
-        let Packet { to, sender, receiver, ref bytes, .. } = *packet;
+        let Packet { sender, receiver, ref bytes, .. } = *packet;
+        let to = packet.to as usize;
         let computer = &mut self.nodes[to];
         if computer.is_crashed {
             return;
@@ -298,15 +313,18 @@ impl<N: Node> Network<N> {
     }
 
     fn handle_datagram(&mut self, to: usize, datagram: Datagram<'_>, context: &mut N::Context<'_>) -> Reaction {
-        let (computer, now) = self.computer_and_moment(to);
-        computer.node.handle_datagram(&now, datagram, context)
+        let (program, now) = self.program(self.visit(to));
+        program.handle_datagram(&now, datagram, context)
     }
 
-    fn computer_and_moment(&mut self, node: usize) -> (&mut Computer<N>, Moment<'_>) {
-        let computer = &mut self.nodes[node];
-        let clock = computer.clock;
-        let now = Moment { node, now: self.now, local: clock.local(self.now), clock, routes: &self.routes };
-        (computer, now)
+    fn visit(&self, node: usize) -> Visit {
+        let clock = self.nodes[node].clock;
+        Visit { node, now: self.now, local: clock.local(self.now), clock }
+    }
+
+    fn program(&mut self, visit: Visit) -> (&mut N, Moment<'_>) {
+        let Visit { node, now, local, clock } = visit;
+        (&mut self.nodes[node].node, Moment { node, now, local, clock, routes: &self.routes })
     }
 
     /// Runs the program of a computer. Does nothing if the computer has crashed, and only schedules the next wake-up if
@@ -328,43 +346,52 @@ impl<N: Node> Network<N> {
         for (from, to, bytes) in std::mem::take(&mut computer.socket_buffer) {
             self.handle_datagram(node, Datagram { from, to, bytes: &bytes }, context);
         }
-        while let Some(busy) = self.work(node, context) {
-            self.transmit(node, context);
+        let visit = self.visit(node);
+        while let Some(busy) = self.work(visit, context) {
+            self.transmit_all(visit, context);
             if busy > TimeDelta::ZERO {
                 self.nodes[node].busy_until = true_time + busy;
                 return self.wake_at(node, true_time + busy);
             }
         }
-        self.transmit(node, context);
-        let (computer, now) = self.computer_and_moment(node);
-        computer.node.on_idle(&now, context);
-        self.schedule_wake(node);
+        self.transmit_all(visit, context);
+        let (program, now) = self.program(visit);
+        program.on_idle(&now, context);
+        self.schedule_wake_of(visit);
     }
 
     /// Schedules the next run of a computer's program for the time that the program asks for, if it does.
     pub fn schedule_wake(&mut self, node: usize) {
-        let (computer, now) = self.computer_and_moment(node);
-        if let Some(at) = computer.node.poll_timeout(&now) {
-            self.wake_at(node, at);
+        self.schedule_wake_of(self.visit(node));
+    }
+
+    fn schedule_wake_of(&mut self, visit: Visit) {
+        let (program, now) = self.program(visit);
+        if let Some(at) = program.poll_timeout(&now) {
+            self.wake_at(visit.node, at);
         }
     }
 
-    fn work(&mut self, node: usize, context: &mut N::Context<'_>) -> Option<TimeDelta> {
-        let (computer, now) = self.computer_and_moment(node);
-        computer.node.work(&now, context)
+    fn work(&mut self, visit: Visit, context: &mut N::Context<'_>) -> Option<TimeDelta> {
+        let (program, now) = self.program(visit);
+        program.work(&now, context)
     }
 
     /// Sends all datagrams that a computer's program has ready.
     pub fn transmit(&mut self, from: usize, context: &mut N::Context<'_>) {
-        let mut buf = [0; MAX_DATAGRAM + 8];
-        let mut receivers = std::mem::take(&mut self.receivers);
+        self.transmit_all(self.visit(from), context);
+    }
+
+    fn transmit_all(&mut self, visit: Visit, context: &mut N::Context<'_>) {
+        let (mut buf, mut receivers) = std::mem::take(&mut self.outbox);
         loop {
-            let (computer, now) = self.computer_and_moment(from);
-            let Some(len) = computer.node.poll_transmit(&now, &mut buf, &mut receivers, context) else { break };
+            let (program, now) = self.program(visit);
+            let mut out = Outbox { buf: &mut buf, to: &mut receivers };
+            let Some(len) = program.poll_transmit(&now, &mut out, context) else { break };
             self.oversized_datagrams += u64::from(len > MAX_DATAGRAM);
-            receivers.drain(..).for_each(|to| self.send(from, to, &buf[..len]));
+            receivers.drain(..).for_each(|to| self.send(visit.node, to, &buf[..len]));
         }
-        self.receivers = receivers;
+        self.outbox = (buf, receivers);
     }
 
     fn send(&mut self, from: usize, receiver: Addr, bytes: &[u8]) {
@@ -379,11 +406,10 @@ impl<N: Node> Network<N> {
             return;
         }
         self.capture(from, to, bytes);
-        let bytes = self.copy(bytes);
-        let packet = Packet { from, to, sender, receiver, bytes };
+        let packet = Packet { from: from as u32, to: to as u32, sender, receiver, bytes: self.copy(bytes) };
         if self.max_send_delay > TimeDelta::ZERO {
             let wait = TimeDelta::from_nanos(self.send_delays.range(0..=self.max_send_delay.as_nanos()));
-            self.queue.push(self.now + wait, QueuedEvent::Depart { packet });
+            self.queue.push(self.now + wait, QueuedEvent::Depart(packet));
         } else {
             self.send_on_link(self.now, packet);
         }
@@ -393,13 +419,14 @@ impl<N: Node> Network<N> {
     /// `at`; without such a computer the datagram is lost.
     pub fn forward(&mut self, at: Instant, from: usize, sender: Addr, receiver: Addr, bytes: &[u8]) {
         let Some(to) = self.node_at(receiver) else { return };
-        let bytes = self.copy(bytes);
-        self.send_on_link(at, Packet { from, to, sender, receiver, bytes });
+        let packet = Packet { from: from as u32, to: to as u32, sender, receiver, bytes: self.copy(bytes) };
+        self.send_on_link(at, packet);
     }
 
     fn send_on_link(&mut self, at: Instant, packet: Packet) {
-        let link = self.topology.index(packet.from, packet.to);
+        let link = self.topology.index(packet.from as usize, packet.to as usize);
         let mut deliveries = self.topology.link(link).send(at, packet.bytes.len());
+        let link = link as u32;
         let Some(first) = deliveries.next() else { return self.spare_buffers.push(packet.bytes) };
         for at in deliveries {
             let bytes = self.copy(&packet.bytes);

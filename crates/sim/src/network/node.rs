@@ -33,12 +33,11 @@ pub trait Node {
     /// nothing was left to do.
     fn work(&mut self, now: &Moment<'_>, context: &mut Self::Context<'_>) -> Option<TimeDelta>;
 
-    /// Writes the next datagram to `buf`, adds its receivers to `to`, and returns its length; `None` if there is none.
+    /// Writes the next datagram to the outbox, with its receivers, and returns its length; `None` if there is none.
     fn poll_transmit(
         &mut self,
         now: &Moment<'_>,
-        buf: &mut [u8],
-        to: &mut Vec<Addr>,
+        out: &mut Outbox<'_>,
         context: &mut Self::Context<'_>,
     ) -> Option<usize>;
 
@@ -64,6 +63,15 @@ pub enum Reaction {
     Transmit,
     /// It waits for the next wake-up.
     Wait,
+}
+
+/// Where a program puts the next datagram that it sends.
+#[derive(Debug)]
+pub struct Outbox<'a> {
+    /// Payload, with room for a few bytes more than a datagram may have.
+    pub buf: &'a mut [u8],
+    /// Addresses that the datagram is sent to; empty at first.
+    pub to: &'a mut Vec<Addr>,
 }
 
 /// A datagram that has arrived at a computer.

@@ -17,7 +17,7 @@ use coplay::peer_world::{DeadReckoning, EntityId, Provenance, WorldSiteId};
 use coplay::time::{Instant, TimeDelta};
 use coplay_maze::{Avatar, MazeEvent, ScoreRecord, UNIT, WALK_SPEED};
 
-use super::scenario::{PeerWorldFault, PeerWorldScenario};
+use super::scenario::PeerWorldScenario;
 use super::{DeliveredDatagram, PeerWorldNetwork, PeerWorldSabotage};
 use crate::scenario_result::ScenarioResult;
 use crate::toy_machine::mix_hash;
@@ -348,21 +348,12 @@ impl PeerWorldChecker {
     }
 
     pub(super) fn into_result(self, scenario: &PeerWorldScenario, network: &PeerWorldNetwork) -> ScenarioResult {
-        let traffic = network.traffic();
-        let count =
-            |kind: fn(&PeerWorldFault) -> bool| scenario.faults.iter().filter(|(_, fault)| kind(fault)).count() as u64;
         ScenarioResult {
+            trace_hash: mix_hash(self.trace_hash, network.traffic().bytes),
             violations: self.violations.into_vec(),
             frames: self.views,
-            packets: traffic.sent,
-            lost_datagrams: traffic.lost + traffic.overflowed + traffic.cut,
-            cuts: count(|fault| matches!(fault, PeerWorldFault::Split(_))),
-            crashes: count(|fault| matches!(fault, PeerWorldFault::Crash(_))),
-            virtual_seconds: (network.now() - Instant::ZERO).as_secs_f64(),
             activity_count: u64::from(self.hits.values().sum::<u32>()),
-            features: scenario.features(),
-            trace_hash: mix_hash(self.trace_hash, traffic.bytes),
-            ..ScenarioResult::default()
+            ..ScenarioResult::of_network(network, &scenario.faults, scenario.features())
         }
     }
 }

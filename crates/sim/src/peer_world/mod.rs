@@ -15,10 +15,10 @@ use coplay_links::random::Random;
 use coplay_maze::{MazeSettings, MazeSite};
 
 pub use sabotage::PeerWorldSabotage;
-pub use scenario::{FEATURES, PeerWorldFault, PeerWorldScenario};
+pub use scenario::{PeerWorldFault, PeerWorldScenario};
 
 use crate::clock::NodeClock;
-use crate::network::{Computer, Datagram, Moment, Network, NetworkStep, Node, Reaction, Topology};
+use crate::network::{Computer, Datagram, Moment, Network, NetworkStep, Node, Outbox, Reaction, Topology};
 
 /// A maze, the nodes on which its sites run, and the links between them.
 pub type PeerWorldNetwork = Network<PeerWorldNode>;
@@ -206,10 +206,10 @@ impl Node for PeerWorldNode {
         None
     }
 
-    fn poll_transmit(&mut self, now: &Moment<'_>, buf: &mut [u8], to: &mut Vec<Addr>, _: &mut ()) -> Option<usize> {
+    fn poll_transmit(&mut self, now: &Moment<'_>, out: &mut Outbox<'_>, _: &mut ()) -> Option<usize> {
         let game = self.game.as_mut()?;
-        let packet = game.poll_transmit(now.local, &mut buf[..MAX_DATAGRAM])?;
-        to.extend(game.receivers(packet.to).into_iter().map(address));
+        let packet = game.poll_transmit(now.local, &mut out.buf[..MAX_DATAGRAM])?;
+        out.to.extend(game.receivers(packet.to).into_iter().map(address));
         Some(packet.len)
     }
 

@@ -32,21 +32,6 @@ pub(super) const SETTLING_TIME: TimeDelta = TimeDelta::from_secs(6);
 /// reordering, fast round trips are so rare that clock offsets are not known to 10 ms.
 const MAX_JITTER: TimeDelta = TimeDelta::from_millis(50);
 
-/// Names of the features that a scenario may contain, for coverage counts.
-pub const FEATURES: [&str; 11] = [
-    "loss",
-    "bursts",
-    "jitter",
-    "skew",
-    "bottleneck",
-    "partition",
-    "crash",
-    "leave",
-    "late join",
-    "source-side reckoning",
-    "adaptive rate",
-];
-
 /// A maze, its sites and links, and all faults injected into it.
 #[derive(Clone, Debug)]
 pub struct PeerWorldScenario {
@@ -138,22 +123,22 @@ impl PeerWorldScenario {
         self.faults.sort_by_key(|(at, _)| *at);
     }
 
-    /// Returns, for each of [`FEATURES`], whether the scenario contains it.
-    pub fn features(&self) -> Vec<bool> {
+    /// Returns the features that a scenario may have, for coverage counts, and whether this one has them.
+    pub fn features(&self) -> Vec<(&'static str, bool)> {
         let has = |kind: fn(&PeerWorldFault) -> bool| self.faults.iter().any(|(_, fault)| kind(fault));
         let sends = |kind: fn(&UpdatePolicy) -> bool| self.site_plans.iter().any(|plan| kind(&plan.sending));
         vec![
-            matches!(self.link.loss, Loss::Independent(_)),
-            matches!(self.link.loss, Loss::Bursty { .. }),
-            self.link.jitter != Jitter::None,
-            self.site_plans.iter().any(|plan| plan.clock.skew_ppm != 0.0),
-            self.link.rate.is_some(),
-            has(|fault| matches!(fault, PeerWorldFault::Split(_))),
-            has(|fault| matches!(fault, PeerWorldFault::Crash(_))),
-            has(|fault| matches!(fault, PeerWorldFault::Leave(_))),
-            self.late_joiners > 0,
-            sends(|sending| sending.tolerance.is_some()),
-            sends(|sending| sending.is_adaptive),
+            ("loss", matches!(self.link.loss, Loss::Independent(_))),
+            ("bursts", matches!(self.link.loss, Loss::Bursty { .. })),
+            ("jitter", self.link.jitter != Jitter::None),
+            ("skew", self.site_plans.iter().any(|plan| plan.clock.skew_ppm != 0.0)),
+            ("bottleneck", self.link.rate.is_some()),
+            ("partition", has(|fault| matches!(fault, PeerWorldFault::Split(_)))),
+            ("crash", has(|fault| matches!(fault, PeerWorldFault::Crash(_)))),
+            ("leave", has(|fault| matches!(fault, PeerWorldFault::Leave(_)))),
+            ("late join", self.late_joiners > 0),
+            ("source-side reckoning", sends(|sending| sending.tolerance.is_some())),
+            ("adaptive rate", sends(|sending| sending.is_adaptive)),
         ]
     }
 

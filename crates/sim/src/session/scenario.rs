@@ -127,50 +127,6 @@ pub enum MachineFault {
     Diverge(usize),
 }
 
-/// Names of the features that a scenario may contain, for coverage counts.
-pub const FEATURES: [&str; 40] = [
-    "cut",
-    "one-way cut",
-    "permanent cut",
-    "pause",
-    "suspend",
-    "crash",
-    "leave",
-    "move",
-    "degraded link",
-    "slow site",
-    "garbage",
-    "independent loss",
-    "bursty loss",
-    "duplicates",
-    "reordering",
-    "rate limit",
-    "redundant",
-    "history",
-    "adaptive",
-    "classic",
-    "measured sending",
-    "pause when starved",
-    "rollback",
-    "auto delay",
-    "drop",
-    "absent repeat",
-    "slow peer dropped",
-    "late join or rejoin",
-    "two late joiners",
-    "join by replay",
-    "leave after join",
-    "cannot save",
-    "other predictor",
-    "per-site drop timeouts",
-    "other compare interval",
-    "desync with restart",
-    "desync without restart",
-    "spectators",
-    "spectator relay",
-    "movie",
-];
-
 impl fmt::Display for SessionScenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (sites, rate) = (self.sites, self.frame_rate);
@@ -223,54 +179,63 @@ impl fmt::Display for SessionScenario {
 }
 
 impl SessionScenario {
-    /// Returns, for each of [`FEATURES`], whether the scenario contains it.
-    pub fn features(&self) -> [bool; FEATURES.len()] {
+    /// Returns the features that a scenario may have, for coverage counts, and whether this one has them.
+    pub fn features(&self) -> Vec<(&'static str, bool)> {
         let fault = |is: fn(&SessionFault) -> bool| self.faults.iter().any(|(_, fault)| is(fault));
         let link = |is: fn(&LinkConfig) -> bool| self.inter_site_links().any(is);
         let policy = |policy| self.recovery.contains(&policy);
-        [
-            fault(|fault| matches!(fault, SessionFault::Cut(..))),
-            fault(|fault| matches!(fault, SessionFault::CutOneWay(..))),
-            self.permanent_cuts().next().is_some(),
-            fault(|fault| matches!(fault, SessionFault::Pause(..))),
-            fault(|fault| matches!(fault, SessionFault::Suspend(..))),
-            fault(|fault| matches!(fault, SessionFault::Crash(_))),
-            fault(|fault| matches!(fault, SessionFault::Leave(_))),
-            fault(|fault| matches!(fault, SessionFault::Move(_))),
-            fault(|fault| matches!(fault, SessionFault::Worsen(..))),
-            fault(|fault| matches!(fault, SessionFault::Engine(MachineFault::Slow(..)))),
-            fault(|fault| matches!(fault, SessionFault::Garbage(..))),
-            link(|link| matches!(link.loss, Loss::Independent(_))),
-            link(|link| matches!(link.loss, Loss::Bursty { .. })),
-            link(|link| link.duplicate > 0.0),
-            link(|link| link.reorder),
-            link(|link| link.rate.is_some()),
-            policy(Recovery::Redundant),
-            policy(Recovery::History),
-            policy(Recovery::Adaptive),
-            policy(Recovery::Classic),
-            self.sending == SendPolicy::Measured,
-            self.starvation == StarvationPolicy::Pause,
-            self.prediction_window > 0,
-            self.auto_delay,
-            self.drop_timeouts.is_some(),
-            self.drop_timeouts.is_some() && self.absent_input == AbsentInput::Repeat,
-            self.stall_limit.is_some(),
-            fault(|fault| matches!(fault, SessionFault::Start(_))),
-            self.late_joiners > 1,
-            self.joins_by_replay && fault(|fault| matches!(fault, SessionFault::Start(_))),
-            (0..self.sites).any(|site| self.is_restarted(site) && self.leaves(site)),
-            self.can_save.contains(&false),
-            self.prediction_window > 0 && !matches!(self.predictor, InputPredictor::Repeat),
-            self.drop_timeouts.as_ref().is_some_and(|limits| limits.iter().any(|limit| *limit != limits[0])),
-            self.compare_every != 60,
-            fault(|fault| matches!(fault, SessionFault::Engine(MachineFault::Diverge(_))))
-                && self.restarts_diverged_site,
-            fault(|fault| matches!(fault, SessionFault::Engine(MachineFault::Diverge(_))))
-                && !self.restarts_diverged_site,
-            self.spectators.is_some(),
-            self.spectators.as_ref().is_some_and(SpectatorsPlan::has_relay),
-            self.movie_site.is_some(),
+        vec![
+            ("cut", fault(|fault| matches!(fault, SessionFault::Cut(..)))),
+            ("one-way cut", fault(|fault| matches!(fault, SessionFault::CutOneWay(..)))),
+            ("permanent cut", self.permanent_cuts().next().is_some()),
+            ("pause", fault(|fault| matches!(fault, SessionFault::Pause(..)))),
+            ("suspend", fault(|fault| matches!(fault, SessionFault::Suspend(..)))),
+            ("crash", fault(|fault| matches!(fault, SessionFault::Crash(_)))),
+            ("leave", fault(|fault| matches!(fault, SessionFault::Leave(_)))),
+            ("move", fault(|fault| matches!(fault, SessionFault::Move(_)))),
+            ("degraded link", fault(|fault| matches!(fault, SessionFault::Worsen(..)))),
+            ("slow site", fault(|fault| matches!(fault, SessionFault::Engine(MachineFault::Slow(..))))),
+            ("garbage", fault(|fault| matches!(fault, SessionFault::Garbage(..)))),
+            ("independent loss", link(|link| matches!(link.loss, Loss::Independent(_)))),
+            ("bursty loss", link(|link| matches!(link.loss, Loss::Bursty { .. }))),
+            ("duplicates", link(|link| link.duplicate > 0.0)),
+            ("reordering", link(|link| link.reorder)),
+            ("rate limit", link(|link| link.rate.is_some())),
+            ("redundant", policy(Recovery::Redundant)),
+            ("history", policy(Recovery::History)),
+            ("adaptive", policy(Recovery::Adaptive)),
+            ("classic", policy(Recovery::Classic)),
+            ("measured sending", self.sending == SendPolicy::Measured),
+            ("pause when starved", self.starvation == StarvationPolicy::Pause),
+            ("rollback", self.prediction_window > 0),
+            ("auto delay", self.auto_delay),
+            ("drop", self.drop_timeouts.is_some()),
+            ("absent repeat", self.drop_timeouts.is_some() && self.absent_input == AbsentInput::Repeat),
+            ("slow peer dropped", self.stall_limit.is_some()),
+            ("late join or rejoin", fault(|fault| matches!(fault, SessionFault::Start(_)))),
+            ("two late joiners", self.late_joiners > 1),
+            ("join by replay", self.joins_by_replay && fault(|fault| matches!(fault, SessionFault::Start(_)))),
+            ("leave after join", (0..self.sites).any(|site| self.is_restarted(site) && self.leaves(site))),
+            ("cannot save", self.can_save.contains(&false)),
+            ("other predictor", self.prediction_window > 0 && !matches!(self.predictor, InputPredictor::Repeat)),
+            (
+                "per-site drop timeouts",
+                self.drop_timeouts.as_ref().is_some_and(|limits| limits.iter().any(|limit| *limit != limits[0])),
+            ),
+            ("other compare interval", self.compare_every != 60),
+            (
+                "desync with restart",
+                fault(|fault| matches!(fault, SessionFault::Engine(MachineFault::Diverge(_))))
+                    && self.restarts_diverged_site,
+            ),
+            (
+                "desync without restart",
+                fault(|fault| matches!(fault, SessionFault::Engine(MachineFault::Diverge(_))))
+                    && !self.restarts_diverged_site,
+            ),
+            ("spectators", self.spectators.is_some()),
+            ("spectator relay", self.spectators.as_ref().is_some_and(SpectatorsPlan::has_relay)),
+            ("movie", self.movie_site.is_some()),
         ]
     }
 

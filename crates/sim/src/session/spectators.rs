@@ -1,8 +1,8 @@
 //! Spectators of a scenario's session. Each subscribes to the feed of a site or of another spectator, which then is a
 //! relay. Some spectators misbehave.
 //!
-//! The spectators have addresses, links and an event queue of their own. They take turns with the [`SessionNetwork`]
-//! and exchange only external datagrams with it.
+//! The spectators have a network of their own, in which all sites together are one computer. It takes turns with the
+//! [`SessionNetwork`], and both exchange only external datagrams.
 
 use coplay::codec::MAX_DATAGRAM;
 use coplay::frame::Frame;
@@ -12,10 +12,11 @@ use coplay::spectator_feed::{Feed, FeedConfig, Spectator, SpectatorConfig, Spect
 use coplay::time::{Instant, TimeDelta};
 
 use super::checker::SessionChecker;
+use crate::clock::NodeClock;
+use crate::network::{Computer, Datagram, Moment, Network, Node, Outbox, Reaction, Topology};
 use crate::session_network::SessionNetwork;
 use crate::toy_machine::ToyMachine;
-use coplay_links::event_queue::TimedEventQueue;
-use coplay_links::link::{Link, LinkConfig, Loss, Rate};
+use coplay_links::link::{LinkConfig, Loss, Rate};
 use coplay_links::random::Random;
 
 /// Interval of virtual time at which the session and the spectators take turns.
@@ -32,8 +33,8 @@ const SETTLING_TIME: TimeDelta = TimeDelta::from_secs(8);
 const MAX_BEHIND: TimeDelta = TimeDelta::from_secs(2);
 /// Largest allowed memory of a spectator, and separately of the feed of a relay, in bytes.
 const MAX_MEMORY: usize = 512 * 1_024;
-/// Number of calls at one instant above which a spectator counts as looping endlessly.
-const MAX_CALLS_PER_INSTANT: u32 = 20_000;
+/// Number of the computer that stands for all sites. Spectator n is computer n + 1.
+const GATEWAY: usize = 0;
 
 /// Plan of all spectators of a scenario.
 #[derive(Clone, Debug, PartialEq)]
@@ -139,202 +140,95 @@ impl SpectatorPlan {
     }
 }
 
-/// Spectators of a running scenario, with their links and their event queue.
+/// Spectators of a running scenario, with their links.
 #[derive(Debug)]
 pub struct SpectatorNetwork {
     plan: SpectatorsPlan,
-    seed: u64,
-    session_id: u64,
     settings: Settings,
-    nodes: Vec<Option<SpectatorNode>>,
-    queue: TimedEventQueue<SpectatorQueueEvent>,
-    now: Instant,
+    network: Network<SpectatorNode>,
     random: Random,
-    outgoing: Vec<(usize, Addr, Vec<u8>, SenderRole)>,
 }
 
-/// A spectator's computer, with a machine and, if it is a relay, a feed.
+/// A computer of the spectators' network.
 #[derive(Debug)]
-struct SpectatorNode {
+enum SpectatorNode {
+    /// All sites of the session.
+    Sites,
+    Spectator(Box<SpectatorComputer>),
+}
+
+/// A computer on which a spectator runs from its join on.
+#[derive(Debug)]
+struct SpectatorComputer {
+    number: usize,
+    plan: SpectatorPlan,
+    is_relay: bool,
+    session_id: u64,
+    settings: Settings,
+    running: Option<RunningSpectator>,
+    violation: Option<String>,
+}
+
+/// A spectator with its machine and, if it is a relay, a feed.
+#[derive(Debug)]
+struct RunningSpectator {
     spectator: Spectator,
     feed: Option<Feed>,
     machine: ToyMachine,
-    uplink: Link,
-    downlink: Link,
     /// Address of the current source; `None` before the first subscription and while the source changes.
     source: Option<Addr>,
     /// Time of the last subscription that a source accepted; the start of the spectator before the first.
     source_since: Instant,
-    wake_id: u64,
-    calls_at_instant: (Instant, u32),
     peak_memory: usize,
-    violation: Option<String>,
 }
 
-/// Part of a spectator's computer that sends a datagram.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum SenderRole {
-    Spectator,
-    Feed,
-}
-
-#[derive(Debug)]
-enum SpectatorQueueEvent {
-    Join { node: usize },
-    Wake { node: usize, wake_id: u64 },
-    Arrive { to: Addr, sender: Addr, bytes: Vec<u8> },
+/// What all spectators of a scenario share.
+struct SpectatorContext<'a> {
+    sites: &'a mut SessionNetwork,
+    checker: &'a mut SessionChecker,
+    random: &'a mut Random,
 }
 
 impl SpectatorNetwork {
     /// Creates a network that the spectators of the plan join at their times.
     pub fn new(seed: u64, session: u64, settings: Settings, plan: SpectatorsPlan) -> Self {
-        let mut queue = TimedEventQueue::new();
-        for (number, node) in plan.spectators.iter().enumerate() {
-            queue.push(node.joins_at, SpectatorQueueEvent::Join { node: number });
+        let mut nodes = vec![Computer::new(SpectatorNode::Sites, NodeClock::TRUE, Addr(u64::MAX))];
+        nodes.extend(plan.spectators.iter().enumerate().map(|(number, spectator)| {
+            let computer = SpectatorComputer {
+                number,
+                plan: spectator.clone(),
+                is_relay: plan.is_relay(number),
+                session_id: session,
+                settings: settings.clone(),
+                running: None,
+                violation: None,
+            };
+            Computer::new(SpectatorNode::Spectator(Box::new(computer)), NodeClock::TRUE, spectator_address(number))
+        }));
+        let name = |node: usize, direction: &str| format!("{direction} {}", node - 1);
+        let topology = Topology::tree(seed, nodes.len(), name, |node| plan.spectators[node - 1].link.clone());
+        let mut network = Network::asleep(seed, nodes, topology);
+        network.set_gateway(GATEWAY);
+        for (number, spectator) in plan.spectators.iter().enumerate() {
+            network.wake_at(number + 1, spectator.joins_at);
         }
-        Self {
-            nodes: plan.spectators.iter().map(|_| None).collect(),
-            plan,
-            seed,
-            session_id: session,
-            settings,
-            queue,
-            now: Instant::ZERO,
-            random: Random::stream(seed, "gallery at work"),
-            outgoing: Vec::new(),
-        }
+        Self { plan, settings, network, random: Random::stream(seed, "gallery at work") }
     }
 
     /// Exchanges datagrams with the session network, and runs the spectators up to the time of that network. Reports
     /// the spectators' loads and steps to the checker.
-    pub fn catch_up(&mut self, network: &mut SessionNetwork, checker: &mut SessionChecker) {
-        for (at, sender, to, bytes) in network.take_external() {
-            self.send_downlink(at, sender, to, &bytes);
+    pub fn catch_up(&mut self, sites: &mut SessionNetwork, checker: &mut SessionChecker) {
+        for (at, sender, to, bytes) in sites.take_external() {
+            self.network.forward(at, GATEWAY, sender, to, &bytes);
         }
-        while let Some((at, event)) =
-            self.queue.next_time().filter(|at| *at <= network.now()).and_then(|_| self.queue.pop())
-        {
-            self.now = self.now.max(at);
-            match event {
-                SpectatorQueueEvent::Join { node } => self.join(node, network, checker),
-                SpectatorQueueEvent::Wake { node, wake_id } => {
-                    if self.nodes[node].as_ref().is_some_and(|node| node.wake_id == wake_id) {
-                        self.run_host_program(node, checker);
-                    }
-                }
-                SpectatorQueueEvent::Arrive { to, sender, bytes } => self.deliver(to, sender, &bytes, network, checker),
-            }
-        }
+        let now = sites.now();
+        self.network.run(now, &mut SpectatorContext { sites, checker, random: &mut self.random });
     }
 
-    /// Puts a datagram on the downlink of the spectator at `to`; without such a spectator it is lost.
-    fn send_downlink(&mut self, at: Instant, sender: Addr, to: Addr, bytes: &[u8]) {
-        let Some(node) = spectator_at(to).and_then(|node| self.nodes.get_mut(node)?.as_mut()) else { return };
-        for arrival in node.downlink.send(at, bytes.len()) {
-            self.queue.push(arrival, SpectatorQueueEvent::Arrive { to, sender, bytes: bytes.to_vec() });
-        }
-    }
-
-    fn join(&mut self, number: usize, network: &SessionNetwork, checker: &mut SessionChecker) {
-        let plan = &self.plan.spectators[number];
-        let sources = plan.sources.iter().map(|source| match source {
-            SpectatorSource::Site(site) => SessionNetwork::address(*site, network.nodes[*site].address_changes()),
-            SpectatorSource::Spectator(spectator) => spectator_address(*spectator),
-        });
-        let config = SpectatorConfig {
-            max_snapshot_size: 64 * 1_024,
-            max_backlog_bytes: 64 * 1_024,
-            ..SpectatorConfig::new(self.session_id, self.settings.clone(), sources.collect())
-        };
-        let link = |direction: &str| Link::new(plan.link.clone(), self.seed, &format!("{direction} {number}"));
-        self.nodes[number] = Some(SpectatorNode {
-            spectator: Spectator::new(self.now, config).expect("settings are valid"),
-            feed: None,
-            machine: ToyMachine::new(self.settings.ownership.players()),
-            uplink: link("up"),
-            downlink: link("down"),
-            source: None,
-            source_since: self.now,
-            wake_id: 0,
-            calls_at_instant: (self.now, 0),
-            peak_memory: 0,
-            violation: None,
-        });
-        self.reset_feed(number);
-        self.run_host_program(number, checker);
-    }
-
-    /// Gives a spectator that is a relay a new feed, when it starts and when it has loaded a state.
-    fn reset_feed(&mut self, number: usize) {
-        let config = FeedConfig::new(self.session_id, self.random.bits(), self.settings.clone());
-        if let Some(node) = self.nodes[number].as_mut().filter(|_| self.plan.is_relay(number)) {
-            node.feed = Some(Feed::new(config).expect("settings are valid"));
-        }
-    }
-
-    fn deliver(
-        &mut self,
-        to: Addr,
-        sender: Addr,
-        bytes: &[u8],
-        network: &mut SessionNetwork,
-        checker: &mut SessionChecker,
-    ) {
-        let Some(number) = spectator_at(to) else { return network.deliver_external(sender, to, bytes, &mut |_| ()) };
-        let Some(node) = self.nodes.get_mut(number).and_then(Option::as_mut) else { return };
-        // A spectator subscribes only to earlier ones, so a datagram of a later one is for the feed.
-        match (&mut node.feed, spectator_at(sender)) {
-            (Some(feed), Some(asking)) if asking > number => feed.handle_datagram(self.now, sender, bytes),
-            _ => node.spectator.handle_datagram(self.now, sender, bytes),
-        }
-        self.run_host_program(number, checker);
-    }
-
-    /// Runs the host program of a spectator: serves its requests, sends its datagrams, and schedules its next wake-up.
-    fn run_host_program(&mut self, number: usize, checker: &mut SessionChecker) {
-        let now = self.now;
-        while self.nodes[number].as_mut().is_some_and(|node| node.serve_requests(number, now, checker)) {
-            self.reset_feed(number);
-            self.publish_snapshot(number);
-        }
-        let Some(node) = &mut self.nodes[number] else { return };
-        node.poll_output(number, now, &mut self.outgoing);
-        node.detect_busy_loop(now);
-        if let Some(at) = node.next_timeout().filter(|_| node.violation.is_none()) {
-            node.wake_id += 1;
-            self.queue.push(at.max(now), SpectatorQueueEvent::Wake { node: number, wake_id: node.wake_id });
-        }
-        let mut sent = std::mem::take(&mut self.outgoing);
-        for (from, to, bytes, role) in sent.drain(..) {
-            self.transmit(from, to, bytes, role);
-        }
-        self.outgoing = sent;
-    }
-
-    /// Passes the state that a relay has loaded to its new feed.
-    fn publish_snapshot(&mut self, number: usize) {
-        let now = self.now;
-        if let Some(SpectatorNode { feed: Some(feed), machine, spectator, .. }) = &mut self.nodes[number] {
-            feed.set_snapshot(now, spectator.next_frame(), &machine.to_bytes(), machine.hash());
-        }
-    }
-
-    /// Sends a datagram of spectator `from`: from its feed to another spectator, or from the spectator itself to its
-    /// source. Silence and corruption are applied here.
-    fn transmit(&mut self, from: usize, to: Addr, mut bytes: Vec<u8>, role: SenderRole) {
-        if role == SenderRole::Feed {
-            return self.send_downlink(self.now, spectator_address(from), to, &bytes);
-        }
-        let plan = &self.plan.spectators[from];
-        match plan.behavior {
-            SpectatorBehavior::Silent if self.now > plan.joins_at + SILENT_AFTER => return,
-            SpectatorBehavior::Garbage if self.random.chance(0.5) => corrupt_datagram(&mut self.random, &mut bytes),
-            _ => {}
-        }
-        let Some(node) = &mut self.nodes[from] else { return };
-        for at in node.uplink.send(self.now, bytes.len()) {
-            self.queue
-                .push(at, SpectatorQueueEvent::Arrive { to, sender: spectator_address(from), bytes: bytes.clone() });
+    fn computer(&self, number: usize) -> Option<&SpectatorComputer> {
+        match &self.network.nodes.get(number + 1)?.node {
+            SpectatorNode::Spectator(computer) => Some(computer),
+            SpectatorNode::Sites => None,
         }
     }
 
@@ -348,11 +242,12 @@ impl SpectatorNetwork {
         let publish_lag =
             if is_proof_needed { self.settings.input_delay + self.settings.prediction_window + 1 } else { 0 };
         let max_behind = (MAX_BEHIND.as_secs_f64() / self.settings.rate.period().as_secs_f64()) as u32 + publish_lag;
-        for (number, (plan, node)) in self.plan.spectators.iter().zip(&self.nodes).enumerate() {
-            let Some(node) = node else { continue };
-            if let Some(description) = &node.violation {
+        for (number, plan) in self.plan.spectators.iter().enumerate() {
+            let Some(computer) = self.computer(number) else { continue };
+            if let Some(description) = &computer.violation {
                 checker.report_violation("agreement", format!("spectator {number} {description}"));
             }
+            let Some(node) = &computer.running else { continue };
             if node.peak_memory > MAX_MEMORY {
                 checker.report_violation("bounds", format!("spectator {number} uses {} bytes", node.peak_memory));
             }
@@ -372,10 +267,10 @@ impl SpectatorNetwork {
     }
 
     /// Returns the next frame of a spectator's source; `None` if the source does not make progress as it should.
-    fn source_frame(&self, node: &SpectatorNode, network: &SessionNetwork, fps: &[f64]) -> Option<Frame> {
+    fn source_frame(&self, node: &RunningSpectator, network: &SessionNetwork, fps: &[f64]) -> Option<Frame> {
         let source = node.source?;
         if let Some(relay) = spectator_at(source) {
-            let relay = self.nodes[relay].as_ref()?;
+            let relay = self.computer(relay)?.running.as_ref()?;
             let is_healthy = relay.spectator.is_live() && relay.is_settled(network.now());
             return (is_healthy && self.source_frame(relay, network, fps).is_some())
                 .then(|| relay.spectator.next_frame());
@@ -388,12 +283,12 @@ impl SpectatorNetwork {
     }
 }
 
-fn spectator_address(node: usize) -> Addr {
-    Addr(FIRST_ADDRESS + node as u64)
+fn spectator_address(number: usize) -> Addr {
+    Addr(FIRST_ADDRESS + number as u64)
 }
 
 fn spectator_at(addr: Addr) -> Option<usize> {
-    addr.0.checked_sub(FIRST_ADDRESS).filter(|node| *node < 100).map(|node| node as usize)
+    addr.0.checked_sub(FIRST_ADDRESS).filter(|number| *number < 100).map(|number| number as usize)
 }
 
 /// Corrupts a datagram in one of four ways: flips a bit, cuts the end off, adds a byte, or overwrites the end.
@@ -407,17 +302,152 @@ fn corrupt_datagram(random: &mut Random, bytes: &mut Vec<u8>) {
     }
 }
 
-impl SpectatorNode {
+impl Node for SpectatorNode {
+    type Context<'a> = SpectatorContext<'a>;
+
+    fn handle_datagram(
+        &mut self,
+        now: &Moment<'_>,
+        datagram: Datagram<'_>,
+        context: &mut SpectatorContext<'_>,
+    ) -> Reaction {
+        let Datagram { from, to, bytes } = datagram;
+        let Self::Spectator(computer) = self else {
+            context.sites.deliver_external(from, to, bytes, &mut |_| ());
+            return Reaction::Wait;
+        };
+        let Some(node) = &mut computer.running else { return Reaction::Wait };
+        // A spectator subscribes only to earlier ones, so a datagram of a later one is for the feed.
+        match (&mut node.feed, spectator_at(from)) {
+            (Some(feed), Some(asking)) if asking > computer.number => feed.handle_datagram(now.now, from, bytes),
+            _ => node.spectator.handle_datagram(now.now, from, bytes),
+        }
+        Reaction::Run
+    }
+
+    fn work(&mut self, now: &Moment<'_>, context: &mut SpectatorContext<'_>) -> Option<TimeDelta> {
+        if let Self::Spectator(computer) = self {
+            if computer.running.is_none() {
+                computer.join(now.now, context);
+            }
+            computer.serve_requests(now.now, context);
+        }
+        None
+    }
+
+    /// Returns the next datagram of the spectator to its source or else of its feed to another spectator.
+    fn poll_transmit(
+        &mut self,
+        now: &Moment<'_>,
+        out: &mut Outbox<'_>,
+        context: &mut SpectatorContext<'_>,
+    ) -> Option<usize> {
+        let Self::Spectator(computer) = self else { return None };
+        let SpectatorComputer { plan, running: Some(node), .. } = &mut **computer else { return None };
+        while let Some(packet) = node.spectator.poll_transmit(now.now, &mut out.buf[..MAX_DATAGRAM]) {
+            if let Some(len) = plan.send(now.now, out.buf, packet.len, context.random) {
+                out.to.push(packet.to);
+                return Some(len);
+            }
+        }
+        let packet = node.feed.as_mut()?.poll_transmit(now.now, &mut out.buf[..MAX_DATAGRAM])?;
+        out.to.push(packet.to);
+        Some(packet.len)
+    }
+
+    fn on_idle(&mut self, now: &Moment<'_>, _: &mut SpectatorContext<'_>) {
+        let Self::Spectator(computer) = self else { return };
+        computer.running.iter_mut().for_each(|node| node.on_idle(now.now));
+    }
+
+    fn poll_timeout(&mut self, _: &Moment<'_>) -> Option<Instant> {
+        let Self::Spectator(computer) = self else { return None };
+        let RunningSpectator { spectator, feed, .. } = computer.running.as_ref()?;
+        spectator.poll_timeout().into_iter().chain(feed.as_ref().and_then(Feed::poll_timeout)).min()
+    }
+
+    fn on_endless_loop(&mut self) {
+        if let Self::Spectator(computer) = self {
+            computer.violation.get_or_insert("asks without end to be called at the same instant".into());
+        }
+    }
+}
+
+impl SpectatorPlan {
+    /// Applies silence and corruption to a datagram of the spectator. Returns its new length; `None` if it is not sent.
+    fn send(&self, now: Instant, buf: &mut [u8], len: usize, random: &mut Random) -> Option<usize> {
+        match self.behavior {
+            SpectatorBehavior::Silent if now > self.joins_at + SILENT_AFTER => None,
+            SpectatorBehavior::Garbage if random.chance(0.5) => {
+                let mut bytes = buf[..len].to_vec();
+                corrupt_datagram(random, &mut bytes);
+                buf[..bytes.len()].copy_from_slice(&bytes);
+                Some(bytes.len())
+            }
+            _ => Some(len),
+        }
+    }
+}
+
+impl SpectatorComputer {
+    fn join(&mut self, now: Instant, context: &mut SpectatorContext<'_>) {
+        let sources = self.plan.sources.iter().map(|source| match source {
+            SpectatorSource::Site(site) => SessionNetwork::address(*site, context.sites.nodes[*site].address_changes()),
+            SpectatorSource::Spectator(spectator) => spectator_address(*spectator),
+        });
+        let config = SpectatorConfig {
+            max_snapshot_size: 64 * 1_024,
+            max_backlog_bytes: 64 * 1_024,
+            ..SpectatorConfig::new(self.session_id, self.settings.clone(), sources.collect())
+        };
+        self.running = Some(RunningSpectator {
+            spectator: Spectator::new(now, config).expect("settings are valid"),
+            feed: self.new_feed(context.random),
+            machine: ToyMachine::new(self.settings.ownership.players()),
+            source: None,
+            source_since: now,
+            peak_memory: 0,
+        });
+    }
+
+    /// Returns the feed of a relay that starts or has loaded a state. The draw is made for every spectator.
+    fn new_feed(&self, random: &mut Random) -> Option<Feed> {
+        let config = FeedConfig::new(self.session_id, random.bits(), self.settings.clone());
+        self.is_relay.then(|| Feed::new(config).expect("settings are valid"))
+    }
+
+    /// Serves the spectator's requests. A relay that loads a state passes it to a new feed.
+    fn serve_requests(&mut self, now: Instant, context: &mut SpectatorContext<'_>) {
+        while let Some(node) = &mut self.running
+            && node.serve_requests(self.number, now, &mut self.violation, context.checker)
+        {
+            let mut feed = self.new_feed(context.random);
+            let Some(RunningSpectator { feed: current, machine, spectator, .. }) = &mut self.running else { return };
+            if let Some(feed) = &mut feed {
+                feed.set_snapshot(now, spectator.next_frame(), &machine.to_bytes(), machine.hash());
+            }
+            *current = feed;
+        }
+    }
+}
+
+impl RunningSpectator {
     /// Serves the spectator's requests. Returns `true` if a relay has loaded a state: the caller must replace the feed
     /// and call again.
-    fn serve_requests(&mut self, number: usize, now: Instant, checker: &mut SessionChecker) -> bool {
+    fn serve_requests(
+        &mut self,
+        number: usize,
+        now: Instant,
+        violation: &mut Option<String>,
+        checker: &mut SessionChecker,
+    ) -> bool {
         while let Some(request) = self.spectator.poll_request(now) {
             match request {
                 SpectatorRequest::Load { next_frame, state, hash } => {
                     checker.on_spectator_load(number, next_frame.number(), hash);
                     match ToyMachine::from_bytes(self.machine.paddles.len(), state) {
                         Some(machine) if machine.hash() == hash => self.machine = machine,
-                        _ => _ = self.violation.get_or_insert("received an invalid state".into()),
+                        _ => _ = violation.get_or_insert("received an invalid state".into()),
                     }
                     if self.feed.is_some() {
                         return true;
@@ -444,14 +474,7 @@ impl SpectatorNode {
         false
     }
 
-    fn poll_output(&mut self, number: usize, now: Instant, sent: &mut Vec<(usize, Addr, Vec<u8>, SenderRole)>) {
-        let mut buf = [0; MAX_DATAGRAM];
-        while let Some(packet) = self.spectator.poll_transmit(now, &mut buf) {
-            sent.push((number, packet.to, buf[..packet.len].to_vec(), SenderRole::Spectator));
-        }
-        while let Some(packet) = self.feed.as_mut().and_then(|feed| feed.poll_transmit(now, &mut buf)) {
-            sent.push((number, packet.to, buf[..packet.len].to_vec(), SenderRole::Feed));
-        }
+    fn on_idle(&mut self, now: Instant) {
         while let Some(event) = self.spectator.poll_event() {
             match event {
                 SpectatorEvent::Joined { source } => (self.source, self.source_since) = (Some(source), now),
@@ -466,19 +489,5 @@ impl SpectatorNode {
     /// Returns whether the spectator joined its current source at least [`SETTLING_TIME`] ago.
     fn is_settled(&self, now: Instant) -> bool {
         now - self.source_since >= SETTLING_TIME
-    }
-
-    fn next_timeout(&self) -> Option<Instant> {
-        let feed = self.feed.as_ref().and_then(Feed::poll_timeout);
-        self.spectator.poll_timeout().into_iter().chain(feed).min()
-    }
-
-    /// Records a violation if the spectator always asks to be called at once, which would stop virtual time.
-    fn detect_busy_loop(&mut self, now: Instant) {
-        self.calls_at_instant =
-            if self.calls_at_instant.0 == now { (now, self.calls_at_instant.1 + 1) } else { (now, 0) };
-        if self.calls_at_instant.1 > MAX_CALLS_PER_INSTANT {
-            self.violation.get_or_insert("asks without end to be called at the same instant".into());
-        }
     }
 }

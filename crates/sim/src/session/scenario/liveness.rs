@@ -52,6 +52,7 @@ impl SessionScenario {
                 SessionFault::Pause(one, _)
                 | SessionFault::Suspend(one, _)
                 | SessionFault::Engine(MachineFault::Slow(one, _)) => *one == site,
+                SessionFault::StepClock(one, _) => *one == site,
                 SessionFault::Crash(one)
                 | SessionFault::Start(one)
                 | SessionFault::Leave(one)

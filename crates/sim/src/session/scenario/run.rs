@@ -90,21 +90,14 @@ impl SessionScenario {
     }
 
     fn result(&self, network: &SessionNetwork, run: &SessionRun) -> ScenarioResult {
-        let traffic = network.traffic();
-        let faults = |is: fn(&SessionFault) -> bool| self.faults.iter().filter(|(_, fault)| is(fault)).count() as u64;
         ScenarioResult {
             trace_hash: run.checker.trace_hash,
             violations: run.checker.find_violations().iter().map(ToString::to_string).collect(),
             frames: run.checker.total_confirmed,
             activity_count: run.checker.spectated_frames,
             recorded: run.checker.movie_frames,
-            packets: traffic.sent,
-            lost_datagrams: traffic.lost + traffic.overflowed + traffic.cut,
             rejected_datagrams: network.nodes.iter().map(|site| site.session.stats().dropped_datagrams.total()).sum(),
-            cuts: faults(|fault| matches!(fault, SessionFault::Cut(..) | SessionFault::CutOneWay(..))),
-            crashes: faults(|fault| matches!(fault, SessionFault::Crash(_))),
-            features: self.features().to_vec(),
-            virtual_seconds: (network.now() - Instant::ZERO).as_secs_f64(),
+            ..ScenarioResult::of_network(network, &self.faults, self.features())
         }
     }
 

@@ -1,8 +1,6 @@
 //! Every site detects a machine whose state differs, at the first frame that is compared, and reports no false desync.
 
-mod common;
-
-use common::{SessionSetup, TestSession, at, lossy_link, mean_abs_deviation, ms, rtt_link, secs};
+use crate::common::{SessionSetup, TestSession, at, lossy_link, mean_abs_deviation, ms, rtt_link, secs};
 use coplay::frame::Frame;
 use coplay::session::Event;
 use coplay::session::message::{ClockProbe, SessionMessage, Tick};

@@ -1,9 +1,7 @@
 //! A peer that is reachable but stalls the game is awaited, or dropped by the coordinator, as the host program
 //! configures.
 
-mod common;
-
-use common::{SessionSetup, TestSession, at, lossy_link, ms, rtt_link, secs, site_id};
+use crate::common::{SessionSetup, TestSession, at, lossy_link, ms, rtt_link, secs, site_id};
 use coplay::session::{AbsentInput, Config, ConfigError, Event, MIN_STALL_LIMIT, Session, SessionEnd, State};
 use coplay::spectator_feed::FeedConfig;
 use coplay::time::{Instant, TimeDelta};

@@ -2,9 +2,7 @@
 //! packet loss; with 0.2 s they run empty and all sites pause together. Other tests cover measured send intervals and
 //! the packets that recovery costs.
 
-mod common;
-
-use common::{SessionSetup, TestSession, at, lossy_link, ms, rtt_link, secs, site_id};
+use crate::common::{SessionSetup, TestSession, at, lossy_link, ms, rtt_link, secs, site_id};
 use coplay::input::Recovery;
 use coplay::session::{Event, SendPolicy, StarvationPolicy};
 use coplay::time::{Instant, TimeDelta};

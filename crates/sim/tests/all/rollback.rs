@@ -1,10 +1,8 @@
 //! Frames may be stepped with predicted inputs: only where inputs are missing, and no deeper than the prediction
 //! window. A misprediction is rolled back once, in time for the next frame, at the same cost for all sites.
 
-mod common;
-
-use common::manual_hosts::ManualHosts;
-use common::{
+use crate::common::manual_hosts::ManualHosts;
+use crate::common::{
     ActionKind, MachineAction, SessionSetup, TestSession, at, lossy_link, mean, mean_abs_deviation, ms, rtt_link, secs,
 };
 use coplay::frame::Frame;
@@ -414,7 +412,7 @@ fn shared_pad_ownership(sites: usize) -> Ownership {
     let bits = 16 / sites;
     for site in 0..sites {
         let mask = ((1 << bits) - 1) << (site * bits);
-        ownership.assign(common::site_id(site), 0, mask).expect("unassigned bits");
+        ownership.assign(crate::common::site_id(site), 0, mask).expect("unassigned bits");
     }
     ownership
 }

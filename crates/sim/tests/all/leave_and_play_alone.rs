@@ -1,9 +1,7 @@
 //! When a site leaves properly, all others agree on its last frame and play on. The last remaining site can play on
 //! alone, and the others can rejoin it.
 
-mod common;
-
-use common::{SessionSetup, TestSession, at, lossy_link, ms, rtt_link, secs, site_id, site_set};
+use crate::common::{SessionSetup, TestSession, at, lossy_link, ms, rtt_link, secs, site_id, site_set};
 use coplay::codec::MAX_DATAGRAM;
 use coplay::frame::Frame;
 use coplay::input::Recovery;

@@ -9,7 +9,7 @@ use coplay_links::link::LinkConfig;
 use coplay_maze::MazeSettings;
 use coplay_sim::clock::NodeClock;
 use coplay_sim::peer_world::{
-    FEATURES, PeerWorldFault, PeerWorldNetwork, PeerWorldSabotage, PeerWorldScenario, PeerWorldSitePlan,
+    PeerWorldFault, PeerWorldNetwork, PeerWorldSabotage, PeerWorldScenario, PeerWorldSitePlan,
 };
 
 const REPLAY: &str = "cargo run --release -p coplay-sim --bin swarm -- --maze --seed";
@@ -61,9 +61,7 @@ fn every_peer_world_sabotage_is_detected() {
     assert!(shifted.iter().all(|violations| is_violated(violations, "display")), "{shifted:#?}");
     assert!(shifted.iter().any(|violations| is_violated(violations, "reckoning")), "{shifted:#?}");
     // A leaving site sends all its records first, so records that no other site knows were lost without an excuse.
-    let has_feature = |scenario: &PeerWorldScenario, name: &str| {
-        FEATURES.iter().position(|feature| *feature == name).is_some_and(|at| scenario.features()[at])
-    };
+    let has_feature = |scenario: &PeerWorldScenario, name: &'static str| scenario.features().contains(&(name, true));
     let lost = violations_between_two_sites(PeerWorldSabotage::DropFinalRecords, |scenario| {
         has_feature(scenario, "leave") && !has_feature(scenario, "crash")
     });

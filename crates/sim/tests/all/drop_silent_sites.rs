@@ -1,9 +1,7 @@
 //! A quorum of sites drops a silent site, and all of them agree on the last frame with its inputs. Sites without a
 //! quorum do not continue. Where only a link is cut, a third site relays the inputs and the game continues.
 
-mod common;
-
-use common::{SessionSetup, TestSession, at, lossy_link, ms, rtt_link, secs, site_id, site_set};
+use crate::common::{SessionSetup, TestSession, at, lossy_link, ms, rtt_link, secs, site_id, site_set};
 use coplay::frame::Frame;
 use coplay::id::{SiteId, SiteSet};
 use coplay::input::Recovery;

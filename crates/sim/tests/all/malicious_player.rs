@@ -2,9 +2,7 @@
 //! reachable player, take over no seat, and schedule no command that only the coordinator may schedule. A liar that
 //! falls silent or stalls the game is dropped.
 
-mod common;
-
-use common::{SessionSetup, TestSession, at, ms, rtt_link, secs, site_id, site_set};
+use crate::common::{SessionSetup, TestSession, at, ms, rtt_link, secs, site_id, site_set};
 use coplay::codec::MAX_DATAGRAM;
 use coplay::frame::Frame;
 use coplay::id::{Addr, SiteSet};

@@ -1,6 +1,5 @@
 //! A session on a simulated network, observed from outside: the steps of every site with their times, the inputs of the
 //! players, and the events that the sessions report.
-#![allow(dead_code, reason = "each test file uses a different part of it")]
 
 pub(crate) mod manual_hosts;
 pub(crate) mod spectator_network;
@@ -14,9 +13,11 @@ use coplay::spectator_feed::SpectatorStart;
 use coplay::time::{Instant, TimeDelta};
 use coplay_links::link::{LinkConfig, Loss};
 use coplay_sim::clock::NodeClock;
+use coplay_sim::network::Computer;
 use coplay_sim::session::checker::SessionChecker;
 use coplay_sim::session_experiment::toy_settings;
-use coplay_sim::session_network::{SessionNetwork, SiteEvent, new_site};
+use coplay_sim::session_network::{SessionNetwork, SiteEvent};
+use coplay_sim::site::SimulatedSite;
 use coplay_sim::toy_machine::ToyMachine;
 
 /// Input bits of one player: a pad with 16 buttons.
@@ -101,7 +102,8 @@ impl SessionSetup {
             let clock = self.clocks.get(number).copied().unwrap_or_else(|| crystal_clock(number));
             let session = Session::new(clock.local(Instant::ZERO), config.clone()).expect("valid config");
             let players = config.settings.ownership.players();
-            let mut site = new_site(session, clock, players, self.seed * 100 + number as u64);
+            let site = SimulatedSite::new(session, players, self.seed * 100 + number as u64);
+            let mut site = Computer::new(site, clock, SessionNetwork::address(number, 0));
             site.player.mask = self.input_mask;
             site
         });

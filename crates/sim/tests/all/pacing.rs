@@ -1,8 +1,6 @@
 //! Frames are evenly spaced and simultaneous at all sites, as fast as the latency and the input delay allow.
 
-mod common;
-
-use common::{SessionSetup, at, lossy_link, mean, mean_abs_deviation, ms, rtt_link, secs};
+use crate::common::{SessionSetup, at, lossy_link, mean, mean_abs_deviation, ms, rtt_link, secs};
 use coplay::pace::Pacing;
 use coplay::session::State;
 use coplay::time::TimeDelta;

@@ -1,9 +1,7 @@
 //! Datagrams from strangers are dropped and counted. They change nothing: no frame, no frame time and no byte that is
 //! sent. Replayed and forged datagrams of peers do no harm either.
 
-mod common;
-
-use common::{SessionSetup, TestSession, at, ms, rtt_link, secs, site_id};
+use crate::common::{SessionSetup, TestSession, at, ms, rtt_link, secs, site_id};
 use coplay::codec::{MAX_DATAGRAM, VERSION};
 use coplay::id::Addr;
 use coplay::input::MissingRanges;

@@ -1,8 +1,6 @@
 //! Each site sends one small datagram per frame and link, and at most one more per stalled frame.
 
-mod common;
-
-use common::{SessionSetup, TestSession, lossy_link, rtt_link, secs};
+use crate::common::{SessionSetup, TestSession, lossy_link, rtt_link, secs};
 use coplay::input::InputWord;
 use coplay_sim::session_experiment::{SessionExperiment, SessionMeasurements};
 

@@ -1,9 +1,7 @@
 //! A site joins a running session and costs the players no frame. A fault during the join harms only the sites that it
 //! concerns.
 
-mod common;
-
-use common::{SessionSetup, TestSession, at, lossy_link, ms, rtt_link, secs, site_id, site_set};
+use crate::common::{SessionSetup, TestSession, at, lossy_link, ms, rtt_link, secs, site_id, site_set};
 use coplay::frame::FrameRate;
 use coplay::session::message::{CommandKind, Extra, ScheduledCommand, SessionMessage};
 use coplay::session::{AbsentInput, Config, Event, SessionEnd, Settings, State};

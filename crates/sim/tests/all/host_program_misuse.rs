@@ -2,10 +2,8 @@
 //! leave a request unanswered or set their clock back. Their sessions do not stall, or play on soon afterwards. They
 //! request nothing before the timeout that they report.
 
-mod common;
-
-use common::manual_hosts::{ManualHosts, UnansweredRequest};
-use common::{ms, secs};
+use crate::common::manual_hosts::{ManualHosts, UnansweredRequest};
+use crate::common::{ms, secs};
 use coplay::session::Event;
 use coplay::time::TimeDelta;
 

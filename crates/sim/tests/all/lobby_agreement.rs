@@ -1,9 +1,7 @@
 //! A session starts when all sites have the same settings, at the same instant everywhere. Otherwise every site reports
 //! the settings that differ.
 
-mod common;
-
-use common::{SessionSetup, TestSession, lossy_link, ms, rtt_link, secs, site_id, site_set};
+use crate::common::{SessionSetup, TestSession, lossy_link, ms, rtt_link, secs, site_id, site_set};
 use coplay::codec::{MAX_DATAGRAM, VERSION};
 use coplay::frame::FrameRate;
 use coplay::id::{Addr, SiteId};

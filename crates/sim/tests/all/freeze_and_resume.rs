@@ -1,10 +1,8 @@
 //! A session that cannot continue reports a freeze, with the sites that it waits for and the time at which the wait
 //! began. It waits for as long as its configuration says, and loses no input.
 
-mod common;
-
-use common::manual_hosts::ManualHosts;
-use common::{ReportedEvent, SessionSetup, TestSession, at, ms, rtt_link, secs, site_id, site_set};
+use crate::common::manual_hosts::ManualHosts;
+use crate::common::{ReportedEvent, SessionSetup, TestSession, at, ms, rtt_link, secs, site_id, site_set};
 use coplay::codec::MAX_DATAGRAM;
 use coplay::id::{Addr, SiteSet};
 use coplay::session::{Event, Freeze, Session, SessionEnd, State};

@@ -1,10 +1,8 @@
 //! The recovery policy for lost inputs affects bytes and stalls, never the inputs that are played.
 
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::{SessionSetup, TestSession, lossy_link, rtt_link, secs};
+use crate::common::{SessionSetup, TestSession, lossy_link, rtt_link, secs};
 use coplay::codec::MAX_DATAGRAM;
 use coplay::input::Recovery;
 use coplay::session::message::SessionMessage;

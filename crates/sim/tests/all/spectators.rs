@@ -2,13 +2,11 @@
 //! interrupted links. The feed drops spectators that are too slow or silent. Spectators do not change the players'
 //! traffic.
 
-mod common;
-
-use common::spectator_network::{
+use crate::common::spectator_network::{
     LargeStateMachine, SESSION_ID, SpectatorTestNetwork, corrupt_datagram, feed_config, minute, settings,
     spectator_config, spectator_config_from_start,
 };
-use common::{ms, secs};
+use crate::common::{ms, secs};
 use coplay::codec::MAX_DATAGRAM;
 use coplay::id::Addr;
 use coplay::spectator_feed::message::{CloseReason, FeedMessage, Subscribe};

@@ -1,9 +1,7 @@
 //! Auto-tuning adapts the delay settings to links and machines. It changes them by at most one frame at a time, at the
 //! same frame at all sites, and stops when they fit.
 
-mod common;
-
-use common::{ActionKind, SessionSetup, TestSession, at, lossy_link, ms, rtt_link, secs};
+use crate::common::{ActionKind, SessionSetup, TestSession, at, lossy_link, ms, rtt_link, secs};
 use coplay::frame::FrameRate;
 use coplay::id::SiteId;
 use coplay::session::{Config, Event};

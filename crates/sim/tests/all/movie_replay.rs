@@ -1,9 +1,7 @@
 //! A movie reproduces its game: replayed on another machine it reaches the same states, and a machine that diverges is
 //! detected.
 
-mod common;
-
-use common::{SessionSetup, TestSession, at, lossy_link, ms, secs};
+use crate::common::{SessionSetup, TestSession, at, lossy_link, ms, secs};
 use coplay::frame::Frame;
 use coplay::movie::{HashComparison, MovieEntry, MovieReader, MovieStartPoint, MovieWriter};
 use coplay::session::Session;

@@ -79,7 +79,7 @@ use crate::input::{InputWord, Recovery};
 use crate::pace::{MasterObservation, Pacer, Pacing};
 use crate::session::message::{
     ClockProbe, CommandKind, Extra, Hello, MembershipDecision, PauseRequest, Refusal, RelayedInputs, ScheduledCommand,
-    Tick, TickDigest, Vote, is_tick,
+    SenderIdentity, Tick, TickDigest, Vote, is_tick,
 };
 use crate::spectator_feed::message::is_feed;
 use crate::spectator_feed::{Feed, FeedStats, SourceError, SpectatorEvent};
@@ -2098,29 +2098,25 @@ impl Session {
 
     fn encode_tick(&mut self, now: Instant, index: usize, buf: &mut [u8]) -> Result<usize, BufferFull> {
         let extras = if self.sending.are_extras_pending() { Some(self.tick_extras(index)) } else { None };
-        let join_frame = self.own_join_frame();
-        let own_inputs = self.timeline.own_inputs();
-        let (config, schedule, comparison) = (&self.config, &self.pace.schedule, &self.comparison);
-        let context = TickContext {
-            now,
-            recovery: config.recovery,
-            own_inputs,
-            session_id: config.session_id,
-            own_site: config.site,
+        let Self { config, life, peers, timeline, pace, relays, comparison, side, .. } = self;
+        let context = TickContext { now, recovery: config.recovery, own_inputs: timeline.own_inputs() };
+        let probe = || {
+            let join_frame = side.joining.as_ref().and_then(|joining| joining.join_frame());
+            let is_planned = life.leaving.is_none() && join_frame.is_none();
+            ProbeContent {
+                identity: SenderIdentity { session_id: config.session_id, site: config.site.number() },
+                frame: match life.phase {
+                    // Once a frame is stepped, the plan is that of the next frame.
+                    Phase::Running(FramePhase::AwaitStep) => timeline.frame().next(),
+                    // A joiner that does not play yet reports its join frame, because its current frame is that of its
+                    // download.
+                    _ => join_frame.unwrap_or(timeline.frame()),
+                },
+                planned_start: pace.schedule.planned_start().filter(|_| is_planned),
+                digest: comparison.newest_digest(),
+            }
         };
-        let (phase, frame, is_leaving) = (self.life.phase, self.timeline.frame(), self.life.leaving.is_some());
-        let probe = || ProbeContent {
-            frame: match phase {
-                // Once a frame is stepped, the plan is that of the next frame.
-                Phase::Running(FramePhase::AwaitStep) => frame.next(),
-                // A joiner that does not play yet reports its join frame, because its current frame is that of its
-                // download.
-                _ => join_frame.unwrap_or(frame),
-            },
-            planned_start: schedule.planned_start().filter(|_| !is_leaving && join_frame.is_none()),
-            digest: comparison.newest_digest(),
-        };
-        packet::encode_tick(index, &context, (&mut self.peers, &mut self.relays), extras.as_ref(), probe, buf)
+        packet::encode_tick(index, context, (peers, relays), extras.as_ref(), probe, buf)
     }
 
     /// Gathers the extras that ticks to a peer carry.

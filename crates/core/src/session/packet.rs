@@ -8,13 +8,12 @@ use super::peers::Peers;
 use super::relay::{RelayFacts, Relays};
 use crate::codec::{BufferFull, ByteWriter, MAX_DATAGRAM};
 use crate::frame::Frame;
-use crate::id::SiteId;
 use crate::input::{MissingRanges, Recovery, Stream, missing_ranges, write_with_length};
 use crate::session::message::{
     ClockProbe, Extra, MembershipDecision, PauseRequest, ScheduledCommand, SenderIdentity, TickDigest, TickHeader,
     TuningStats, Vote, put_extra, put_plain_header,
 };
-use crate::time::Instant;
+use crate::time::{Instant, TimeDelta};
 
 /// Largest plausible distance in frames between a frame that a tick names and the frame that this site expects: the
 /// largest distance between two sites.
@@ -64,19 +63,19 @@ impl TickExtras {
     }
 }
 
-/// What every tick contains or depends on.
-#[derive(Debug)]
+/// What every tick depends on.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct TickContext<'a> {
     pub(super) now: Instant,
     pub(super) recovery: Recovery,
     pub(super) own_inputs: &'a Stream,
-    pub(super) session_id: u64,
-    pub(super) own_site: SiteId,
 }
 
 /// What only ticks with a probe contain.
 #[derive(Debug)]
 pub(super) struct ProbeContent {
+    /// This site, for a peer that may have lost its address.
+    pub(super) identity: SenderIdentity,
     /// The frame that this site is in.
     pub(super) frame: Frame,
     /// Planned start of that frame.
@@ -89,13 +88,13 @@ pub(super) struct ProbeContent {
 #[inline]
 pub(super) fn encode_tick(
     index: usize,
-    context: &TickContext<'_>,
+    context: TickContext<'_>,
     (peers, relays): (&mut Peers, &mut Relays),
     extras: Option<&TickExtras>,
     probe: impl FnOnce() -> ProbeContent,
     buf: &mut [u8],
 ) -> Result<usize, BufferFull> {
-    let TickContext { now, recovery, own_inputs, .. } = *context;
+    let TickContext { now, recovery, own_inputs } = context;
     let extras = extras.filter(|extras| !extras.is_empty(now, index, (peers, relays)));
     let peer = &mut peers[index];
     let plan = peer.plan_tick(recovery, own_inputs, extras.is_some());
@@ -109,10 +108,12 @@ pub(super) fn encode_tick(
     if is_plain {
         put_plain_header(&mut writer, plan.end.low16(), end_minus_ack, plan.is_absolute)?;
     } else {
-        let probe = has_probe.then(probe);
         let missing = if has_requests { missing_ranges(peer.inputs()) } else { MissingRanges::default() };
         let header = TickHeader { end: plan.end.low16(), end_minus_ack, missing, ..TickHeader::default() };
-        let header = with_probe(header, index, context, probe, needs_identity, plan.end, peers);
+        let header = match has_probe {
+            true => with_probe(header, now, (probe(), peer.take_echo(now)), needs_identity, plan.end),
+            false => header,
+        };
         header.encode(&mut writer, (extras.is_some(), has_resends), plan.is_absolute)?;
     }
     if let Some(extras) = extras {
@@ -129,27 +130,24 @@ pub(super) fn encode_tick(
     Ok(writer.len())
 }
 
-/// Adds the sender's identity, the clock probe and the digest to a header.
+/// Adds the clock probe, the digest and, if needed, the sender's identity to a header. `echo` is the stamp to echo, and
+/// the time for which it was held.
 #[cold]
 fn with_probe(
     header: TickHeader,
-    index: usize,
-    context: &TickContext<'_>,
-    probe: Option<ProbeContent>,
+    now: Instant,
+    (content, echo): (ProbeContent, Option<(i64, TimeDelta)>),
     needs_identity: bool,
     end: Frame,
-    peers: &mut Peers,
 ) -> TickHeader {
-    let now = context.now;
-    let identity = SenderIdentity { session_id: context.session_id, site: context.own_site.number() };
     TickHeader {
-        identity: needs_identity.then_some(identity),
-        digest: probe.as_ref().and_then(|probe| probe.digest).map(wire_digest),
-        probe: probe.map(|probe| ClockProbe {
+        identity: needs_identity.then_some(content.identity),
+        digest: content.digest.map(wire_digest),
+        probe: Some(ClockProbe {
             stamp_us: now.as_micros() as u64 & 0xff_ffff_ffff,
-            echo: peers[index].take_echo(now).map(|(stamp, held)| (stamp as u32, held.as_nanos())),
-            end_minus_frame: (end - probe.frame) as i32,
-            lateness_ns: probe.planned_start.map(|plan| (now - plan).as_nanos()),
+            echo: echo.map(|(stamp, held)| (stamp as u32, held.as_nanos())),
+            end_minus_frame: (end - content.frame) as i32,
+            lateness_ns: content.planned_start.map(|plan| (now - plan).as_nanos()),
         }),
         ..header
     }
@@ -165,7 +163,6 @@ mod tests {
     use super::*;
     use crate::id::SiteSet;
     use crate::session::message::Tick;
-    use crate::time::TimeDelta;
     use std::vec::Vec;
 
     const RELAY: RelayFacts =
@@ -181,13 +178,12 @@ mod tests {
     fn encoded(now: Instant, peers: &mut Peers, extras: Option<&TickExtras>) -> Vec<u8> {
         let mut own_inputs = Stream::new(1, Frame::ZERO);
         (0..9).for_each(|_| own_inputs.push(&[1]));
-        let own_site = SiteId::new(0).unwrap();
-        let context =
-            TickContext { now, recovery: Recovery::default(), own_inputs: &own_inputs, session_id: 7, own_site };
+        let context = TickContext { now, recovery: Recovery::default(), own_inputs: &own_inputs };
+        let identity = SenderIdentity { session_id: 7, site: 0 };
         let mut relays = Relays::new(now, 1);
-        let probe = || ProbeContent { frame: Frame::new(6), planned_start: Some(now), digest: None };
+        let probe = || ProbeContent { identity, frame: Frame::new(6), planned_start: Some(now), digest: None };
         let mut buf = [0; MAX_DATAGRAM];
-        let len = encode_tick(0, &context, (peers, &mut relays), extras, probe, &mut buf).unwrap();
+        let len = encode_tick(0, context, (peers, &mut relays), extras, probe, &mut buf).unwrap();
         buf[..len].to_vec()
     }
 

@@ -25,8 +25,8 @@ use coplay_links::link::{Link, LinkConfig, LinkStats};
 use coplay_links::random::Random;
 
 use crate::clock::NodeClock;
-pub use computer::Computer;
 
+pub use computer::Computer;
 pub(crate) use fault::ADDRESS_STEP;
 pub use fault::Fault;
 pub use node::{Datagram, Moment, Node, Outbox, Reaction};

@@ -360,9 +360,11 @@ impl Node for SpectatorNode {
         computer.running.iter_mut().for_each(|node| node.on_idle(now.now));
     }
 
+    /// Returns the next timeout of the spectator and its feed. A spectator that showed a violation gets none.
     fn poll_timeout(&mut self, _: &Moment<'_>) -> Option<Instant> {
         let Self::Spectator(computer) = self else { return None };
-        let RunningSpectator { spectator, feed, .. } = computer.running.as_ref()?;
+        let is_correct = computer.violation.is_none();
+        let RunningSpectator { spectator, feed, .. } = computer.running.as_ref().filter(|_| is_correct)?;
         spectator.poll_timeout().into_iter().chain(feed.as_ref().and_then(Feed::poll_timeout)).min()
     }
 

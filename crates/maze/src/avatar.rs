@@ -1,6 +1,7 @@
 //! Avatars: the bodies of players and ninjas, in the state of one tick that sites send each other.
 
 use crate::position::Position;
+use crate::rules::{BACKWARD_SPEED, TURN_RATE, WALK_SPEED};
 use crate::shot::RecentShots;
 
 /// State of an avatar in one tick. A person or a ninja plays the avatar.
@@ -68,4 +69,25 @@ pub struct Controls {
     pub right: bool,
     /// Shoot whenever [`FIRE_INTERVAL`](crate::FIRE_INTERVAL) has passed since the last shot.
     pub fire: bool,
+}
+
+impl Controls {
+    /// Returns the buttons that make an avatar walk and turn like this, without fire.
+    pub fn from_motion(speed: i16, turn_rate: i16) -> Self {
+        Self { forward: speed > 0, backward: speed < 0, left: turn_rate < 0, right: turn_rate > 0, ..Self::default() }
+    }
+
+    /// Returns the walking speed, in 1/[`UNIT`](crate::UNIT) units per tick; negative is backwards.
+    pub fn speed(self) -> i16 {
+        match (self.forward, self.backward) {
+            (true, false) => WALK_SPEED,
+            (false, true) => BACKWARD_SPEED,
+            _ => 0,
+        }
+    }
+
+    /// Returns the turn rate, in headings per tick; negative is to the left.
+    pub fn turn_rate(self) -> i16 {
+        TURN_RATE * (i16::from(self.right) - i16::from(self.left))
+    }
 }

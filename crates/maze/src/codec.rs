@@ -73,6 +73,25 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<Avatar> {
     is_consistent.then_some(avatar)
 }
 
+impl RecentShots {
+    /// Encodes the shots as in the state of an avatar, after a byte with their number. Returns the length; `None` if
+    /// `buf` is too small.
+    pub fn encode(&self, buf: &mut [u8]) -> Option<usize> {
+        let mut out = AvatarWriter { buf, len: 0 };
+        out.put(&[self.iter().len() as u8])?;
+        out.put_shots(self)?;
+        Some(out.len)
+    }
+
+    /// Decodes shots that take up all of `bytes`; `None` if `bytes` is not a valid encoding.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut reader = AvatarReader { bytes };
+        let [count] = reader.take()?;
+        let shots = reader.shots(count.into())?;
+        reader.bytes.is_empty().then_some(shots)
+    }
+}
+
 /// Returns the index of `value` in `values`, or [`EXPLICIT_VALUE`] if it is not among them.
 fn common_value_code(values: &[i16; 3], value: i16) -> u8 {
     values.iter().position(|common| *common == value).map_or(EXPLICIT_VALUE, |at| at as u8)
@@ -306,6 +325,21 @@ mod tests {
                 assert!(rules.maze.is_free(rules.extrapolate(&avatar, 50).position, crate::rules::AVATAR_RADIUS));
             }
         }
+    }
+
+    #[test]
+    fn shots_round_trip_and_damaged_ones_are_rejected() {
+        let (rules, mut seen) = (rules(), 0);
+        simulate_life(&rules, 3_000, |avatar| {
+            let mut buf = [0; MAX_STATE_SIZE];
+            let len = avatar.shots.encode(&mut buf).expect("the shots fit");
+            assert_eq!(RecentShots::decode(&buf[..len]).as_ref(), Some(&avatar.shots));
+            assert!((0..len).all(|cut| RecentShots::decode(&buf[..cut]).is_none()));
+            assert_eq!(RecentShots::decode(&buf[..=len]), None);
+            seen = seen.max(avatar.shots.iter().len());
+        });
+        assert!(seen > 2, "no more than {seen} shots");
+        assert_eq!(RecentShots::decode(&[200; 100]), None);
     }
 
     #[test]

@@ -150,10 +150,8 @@ impl Server {
                 MirrorRequest::Install { of, bytes } => _ = self.world.merge_snapshot(now, of, &bytes),
             }
         }
-        while let Some(delivery) = self.mirror.poll_delivery(now) {
-            if !delivery.is_own {
-                self.world.apply_update(now, delivery.source, delivery.payload);
-            }
+        while let Some(delivery) = self.mirror.poll_remote_delivery(now) {
+            self.world.apply_update(now, delivery.source, delivery.payload);
         }
     }
 
@@ -170,7 +168,7 @@ impl Server {
             self.world.on_next_published(issued);
         }
         self.world.limit_updates();
-        // The mirror delivers our own events, too.
+        // The mirror settles our own events, too.
         self.process_mirror(now);
     }
 

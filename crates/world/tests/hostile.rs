@@ -1,5 +1,5 @@
-//! Tests of hostile players, on a server with an honest one: impossible motion, commands for another avatar, and damaged
-//! datagrams in both directions.
+//! Tests of hostile players, on a server with an honest one: impossible motion, commands for another avatar, and
+//! damaged datagrams in both directions.
 
 use coplay::codec::MAX_DATAGRAM;
 use coplay::mirror::SourceId;

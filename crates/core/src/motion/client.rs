@@ -8,8 +8,8 @@ use super::encode::put_motion;
 use super::peer::{IncarnationOrder, MotionPeer};
 use super::simulator::Simulator;
 use super::{
-    CommandNumber, Consistency, MAX_OBJECTS, MotionConfig, MotionConfigError, MotionPredictor, MotionTimer, ObjectId,
-    ObjectMoment,
+    CommandNumber, Consistency, MAX_OBJECTS, MAX_UNKNOWN_OBJECTS, MotionConfig, MotionConfigError, MotionPredictor,
+    MotionTimer, ObjectId, ObjectMoment,
 };
 use crate::codec::{BufferFull, DecodeError, MAX_DATAGRAM};
 use crate::motion::message::{MotionDatagramWriter, MotionItem, MotionItems};
@@ -263,7 +263,7 @@ impl<P: MotionPredictor> MotionClient<P> {
             self.ensure_object(object);
         }
         let Some((remote, context)) = self.receive_context(sent, object) else {
-            if self.unsubscribed.len() < MAX_OBJECTS {
+            if self.unsubscribed.len() < MAX_UNKNOWN_OBJECTS {
                 self.unsubscribed.insert(object);
             }
             return;
@@ -283,7 +283,7 @@ impl<P: MotionPredictor> MotionClient<P> {
         if self.objects.remove(&object).is_some() {
             self.push_event(MotionClientEvent::Removed(object));
         }
-        if self.unsubscribed.len() < MAX_OBJECTS {
+        if self.unsubscribed.len() < MAX_UNKNOWN_OBJECTS {
             self.unsubscribed.insert(object);
         }
     }

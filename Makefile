@@ -32,7 +32,7 @@ help:
 demo: setup-demo ## run the demo: two sites share a game over a bad link
 	@$(CARGO) run --release -q -p coplay-app -- demo
 
-test: setup-test ## run all checks: format, lints, docs, tests, games, purity, language
+test: setup-test ## run all checks: format, lints, docs, tests, games, purity, structure, language
 	@echo '==> format'
 	@$(CARGO) fmt --all --check
 	@echo '==> lints'
@@ -46,6 +46,8 @@ test: setup-test ## run all checks: format, lints, docs, tests, games, purity, l
 	@games/tennis/check
 	@echo '==> purity'
 	@scripts/walls
+	@echo '==> structure'
+	@$(CARGO) run -q -p coplay-structure
 	@echo '==> language'
 	@scripts/prose
 	@echo 'all checks passed'

@@ -1,10 +1,10 @@
 //! `bench`: how many players three servers carry on this computer.
 //!
 //! For each number of players and each policy, three servers run in processes of their own, and bots in this process
-//! change their buttons 25 times a second, each time such that the servers must exchange an update. Once all bots have
+//! change their buttons 16 times a second, each time such that the servers must exchange an update. Once all bots have
 //! joined and the load has settled, the counters of servers and bots are read at the beginning and at the end of a
 //! measurement, so the rush of the joins does not count. A number is *carried* if all bots are in the world, the
-//! servers received at least 95 % of the nominal 25 commands per player and second, and at each server 99 % of the
+//! servers received at least 95 % of the nominal 16 commands per player and second, and at each server 99 % of the
 //! events of the others were delivered within 150 ms of being issued. If the bots issued less than 95 % of the nominal
 //! commands, the table marks the row, which then says nothing about the servers.
 //!

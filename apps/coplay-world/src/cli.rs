@@ -28,7 +28,7 @@ pub enum Command {
     Load(LoadArgs),
     /// Measure how many players three servers carry on this computer
     ///
-    /// Every bot changes its buttons 25 times a second. The servers carry a number of players if all of them join, 95 %
+    /// Every bot changes its buttons 16 times a second. The servers carry a number of players if all of them join, 95 %
     /// of their commands arrive, and 99 % of the events between servers are delivered within 150 ms. Bots and servers
     /// share this computer. The bots have priority, so that the servers reach their limit first; the table marks
     /// measurements in which the bots were too slow. A number that the servers do not carry is measured a second time.

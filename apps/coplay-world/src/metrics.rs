@@ -36,7 +36,7 @@ pub struct ServerMetrics {
     pub mirror_count: usize,
     /// Hash of the known state; `None` unless a request to `/state` asked for it.
     pub digest: Option<u64>,
-    /// Number of new input changes that this server has accepted from players.
+    /// Number of motion commands that this server has accepted from players.
     pub commands: u64,
     /// Time by which the group time is ahead of the clock of this computer, in milliseconds. Where all processes read
     /// the same clock, it differs between the servers of one computer by the difference of their group times.

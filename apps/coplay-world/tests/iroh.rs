@@ -85,9 +85,12 @@ impl IrohPlayer {
                 self.connected_servers.insert(peer);
                 self.selector.add_server(peer);
             }
-            Ok(Incoming::Datagram { at, from, bytes }) => match ServerMessage::from_bytes(&bytes, None) {
+            Ok(Incoming::Datagram { at, from, bytes }) => match ServerMessage::from_bytes(&bytes) {
                 Some(ServerMessage::Pong(pong)) => self.selector.on_pong(at, from, &pong),
-                _ => _ = self.selector.current() == Some(from) && self.client.handle_datagram(at, &bytes),
+                Some(message) => {
+                    _ = self.selector.current() == Some(from) && self.client.handle_message(at, message);
+                }
+                None => {}
             },
             _ => {}
         }

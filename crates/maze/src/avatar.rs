@@ -1,10 +1,20 @@
 //! Avatars: the bodies of players and ninjas, in the state of one tick that sites send each other.
 
-use crate::position::Position;
+use crate::position::{Position, UNIT};
 use crate::shot::RecentShots;
 
 /// Largest number of avatars of one site. Further ones are not added.
 pub const MAX_AVATARS: usize = 64;
+
+/// Walking speed, in 1/[`UNIT`] units per tick: 8 units per tick, 32 in 40 ms.
+pub const WALK_SPEED: i16 = 8 * UNIT as i16;
+
+/// Speed of walking backwards, in 1/[`UNIT`] units per tick: negative, and half as fast as [`WALK_SPEED`].
+pub const BACKWARD_SPEED: i16 = -WALK_SPEED / 2;
+
+/// Turn rate, in headings per tick: half a turn takes about a second. An avatar that turns while it walks follows a
+/// circle with a radius of 261 units, about half a cell, so it can walk from one corridor into a side corridor.
+pub const TURN_RATE: i16 = 320;
 
 /// State of an avatar in one tick. A person or a ninja plays the avatar.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,4 +81,25 @@ pub struct Controls {
     pub right: bool,
     /// Shoot whenever [`FIRE_INTERVAL`](crate::FIRE_INTERVAL) has passed since the last shot.
     pub fire: bool,
+}
+
+impl Controls {
+    /// Returns the buttons that make an avatar walk and turn like this, without fire.
+    pub fn from_motion(speed: i16, turn_rate: i16) -> Self {
+        Self { forward: speed > 0, backward: speed < 0, left: turn_rate < 0, right: turn_rate > 0, ..Self::default() }
+    }
+
+    /// Returns the walking speed, in 1/[`UNIT`](crate::UNIT) units per tick; negative is backwards.
+    pub fn speed(self) -> i16 {
+        match (self.forward, self.backward) {
+            (true, false) => WALK_SPEED,
+            (false, true) => BACKWARD_SPEED,
+            _ => 0,
+        }
+    }
+
+    /// Returns the turn rate, in headings per tick; negative is to the left.
+    pub fn turn_rate(self) -> i16 {
+        TURN_RATE * (i16::from(self.right) - i16::from(self.left))
+    }
 }

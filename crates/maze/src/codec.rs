@@ -20,10 +20,11 @@
 //! Numbers are little-endian. A state has exactly one encoding, and the decoder rejects all other bytes.
 
 use crate::avatar::{Avatar, Life, PredictedFall};
+use crate::avatar::{BACKWARD_SPEED, TURN_RATE, WALK_SPEED};
 use crate::position::GRID_SIZE;
 use crate::position::{Position, UNIT};
 use crate::projectiles::MAX_FALL_PREDICTION_TICKS;
-use crate::rules::{BACKWARD_SPEED, FIRE_INTERVAL, TURN_RATE, WALK_SPEED};
+use crate::rules::FIRE_INTERVAL;
 use crate::shot::{MAX_SHOTS, RecentShots, SHOT_RETENTION, Shot};
 
 /// Speeds with a two-bit code of their own. Any other speed is encoded as [`EXPLICIT_VALUE`] and the value itself.
@@ -71,6 +72,25 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<Avatar> {
     let is_consistent = !is_dead || (speed, turn_rate, predicted_fall) == (0, 0, None);
     let avatar = Avatar { position, heading, speed, turn_rate, life, spawn_count, shots, predicted_fall };
     is_consistent.then_some(avatar)
+}
+
+impl RecentShots {
+    /// Encodes the shots as in the state of an avatar, after a byte with their number. Returns the length; `None` if
+    /// `buf` is too small.
+    pub fn encode(&self, buf: &mut [u8]) -> Option<usize> {
+        let mut out = AvatarWriter { buf, len: 0 };
+        out.put(&[self.iter().len() as u8])?;
+        out.put_shots(self)?;
+        Some(out.len)
+    }
+
+    /// Decodes shots that take up all of `bytes`; `None` if `bytes` is not a valid encoding.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut reader = AvatarReader { bytes };
+        let [count] = reader.take()?;
+        let shots = reader.shots(count.into())?;
+        reader.bytes.is_empty().then_some(shots)
+    }
 }
 
 /// Returns the index of `value` in `values`, or [`EXPLICIT_VALUE`] if it is not among them.
@@ -306,6 +326,21 @@ mod tests {
                 assert!(rules.maze.is_free(rules.extrapolate(&avatar, 50).position, crate::rules::AVATAR_RADIUS));
             }
         }
+    }
+
+    #[test]
+    fn shots_round_trip_and_damaged_ones_are_rejected() {
+        let (rules, mut seen) = (rules(), 0);
+        simulate_life(&rules, 3_000, |avatar| {
+            let mut buf = [0; MAX_STATE_SIZE];
+            let len = avatar.shots.encode(&mut buf).expect("the shots fit");
+            assert_eq!(RecentShots::decode(&buf[..len]).as_ref(), Some(&avatar.shots));
+            assert!((0..len).all(|cut| RecentShots::decode(&buf[..cut]).is_none()));
+            assert_eq!(RecentShots::decode(&buf[..=len]), None);
+            seen = seen.max(avatar.shots.iter().len());
+        });
+        assert!(seen > 2, "no more than {seen} shots");
+        assert_eq!(RecentShots::decode(&[200; 100]), None);
     }
 
     #[test]

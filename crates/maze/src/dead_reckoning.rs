@@ -125,9 +125,9 @@ fn can_interpolate(earlier: &Avatar, later: &Avatar) -> bool {
 mod tests {
     use super::*;
     use crate::avatar::Controls;
+    use crate::avatar::{TURN_RATE, WALK_SPEED};
     use crate::maze::Maze;
     use crate::rng::Rng;
-    use crate::rules::{TURN_RATE, WALK_SPEED};
 
     fn rules() -> MazeRules {
         MazeRules::new(Maze::new(7, 8))

@@ -57,15 +57,13 @@ mod shot;
 mod site;
 pub mod trace;
 
-pub use avatar::{Avatar, Controls, Life, MAX_AVATARS, PredictedFall};
+pub use avatar::{Avatar, BACKWARD_SPEED, Controls, Life, MAX_AVATARS, PredictedFall, TURN_RATE, WALK_SPEED};
 pub use direction::Direction;
 pub use maze::{CELL_SIZE, Maze};
 pub use ninja::Ninja;
 pub use position::{GRID_SIZE, Position, UNIT};
 pub use projectiles::{HitCandidate, ProjectileTracker};
-pub use rules::{
-    AVATAR_RADIUS, BACKWARD_SPEED, FIRE_INTERVAL, MazeRules, RESPAWN_TICKS, TICKS_PER_SECOND, TURN_RATE, WALK_SPEED,
-};
+pub use rules::{AVATAR_RADIUS, FIRE_INTERVAL, MazeRules, RESPAWN_TICKS, TICKS_PER_SECOND};
 pub use scores::{MAX_NAME_LEN, OTHER_AVATARS, OTHER_SITES, Score, ScoreRecord, Scoreboard};
 pub use settings::MazeSettings;
 pub use shot::{MAX_SHOTS, RecentShots, SHOT_RETENTION, Shot};

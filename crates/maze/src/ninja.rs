@@ -8,12 +8,13 @@ use coplay::peer_world::{DeadReckoning, EntityId};
 
 use crate::angle::{QUARTER_TURN, degrees, shortest_turn, sine};
 use crate::avatar::{Avatar, Controls};
+use crate::avatar::{TURN_RATE, WALK_SPEED};
 use crate::direction::MazeCell;
 use crate::maze::{CELL_SIZE, Maze};
 use crate::path::PathFinder;
 use crate::position::{Position, UNIT};
 use crate::rng::Rng;
-use crate::rules::{AVATAR_RADIUS, FIRE_INTERVAL, MazeRules, SHOT_SPEED, TURN_RATE, WALK_SPEED};
+use crate::rules::{AVATAR_RADIUS, FIRE_INTERVAL, MazeRules, SHOT_SPEED};
 
 /// Minimum number of ticks from a plan to the next regular one. A random number of ticks, smaller than this, is added.
 const PLAN_INTERVAL: u32 = 30;

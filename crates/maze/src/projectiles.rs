@@ -11,7 +11,7 @@ use coplay::peer_world::EntityId;
 
 use crate::avatar::MAX_AVATARS;
 use crate::rules::{ShotSegment, can_shot_reach};
-use crate::{Avatar, MAX_SHOTS, MazeRules, Position, PredictedFall, SHOT_RETENTION, Shot};
+use crate::{Avatar, MAX_SHOTS, MazeRules, Position, PredictedFall, RecentShots, SHOT_RETENTION, Shot};
 
 /// Largest number of tracked shots per site: [`MAX_SHOTS`] of each of [`MAX_AVATARS`] avatars. With this limit, the
 /// forged shots of one site cannot use up [`MAX_TRACKED_SHOTS`].
@@ -49,18 +49,23 @@ pub struct HitCandidate<'a> {
 }
 
 impl ProjectileTracker {
+    /// Returns whether no shot is tracked.
+    pub fn is_empty(&self) -> bool {
+        self.shots.is_empty()
+    }
+
     /// Drops shots fired more than [`SHOT_RETENTION`] ticks before `tick`.
     pub fn drop_before(&mut self, tick: u32) {
         let oldest = tick.saturating_sub(SHOT_RETENTION);
         self.shots.retain(|_, tracked| tracked.shot.tick >= oldest);
     }
 
-    /// Starts to track the shots in the state `avatar` of the entity `by` that were fired within the last
-    /// [`SHOT_RETENTION`] ticks, unless they are tracked already. Ignores shots beyond [`MAX_SHOTS`] per avatar, and
+    /// Starts to track the shots of the entity `by` that were fired within the last [`SHOT_RETENTION`] ticks, unless
+    /// they are tracked already. Ignores shots beyond [`MAX_SHOTS`] per avatar, and
     /// beyond the limits per site and in total.
-    pub fn track(&mut self, tick: u32, by: EntityId, avatar: &Avatar) {
+    pub fn track(&mut self, tick: u32, by: EntityId, shots: &RecentShots) {
         let recent = tick.saturating_sub(SHOT_RETENTION)..=tick;
-        for shot in avatar.shots.iter().filter(|shot| recent.contains(&shot.tick)) {
+        for shot in shots.iter().filter(|shot| recent.contains(&shot.tick)) {
             let key = (by, shot.number);
             if !self.shots.contains_key(&key) && self.has_room(by) {
                 self.shots.insert(key, TrackedShot { shot: *shot, checked_until: shot.tick, range: None });
@@ -164,12 +169,12 @@ mod tests {
         let mut tracker = ProjectileTracker::default();
         for number in 0..20_000u32 {
             cheater.shots.push(Shot { tick: 100, origin: cheater.position, ..Shot::default() });
-            tracker.track(100, entity(1 + number % 3, (number / 3) as u8), &cheater);
+            tracker.track(100, entity(1 + number % 3, (number / 3) as u8), &cheater.shots);
         }
         assert_eq!(tracker.shots.len(), 3 * MAX_SHOTS_PER_SITE);
         let mut honest = rules.spawn_avatar(&[], 3);
         honest.shots.push(Shot { tick: 100, origin: victim.position, ..Shot::default() });
-        tracker.track(100, entity(9, 0), &honest);
+        tracker.track(100, entity(9, 0), &honest.shots);
         let target = HitCandidate { entity: entity(8, 0), avatar: &victim };
         let hits = tracker.detect_hits(&rules, 101, [target].into_iter(), |_, _| None);
         assert!(hits.contains(&(entity(8, 0), entity(9, 0))), "{hits:?}");
@@ -183,7 +188,7 @@ mod tests {
         for tick in 0..1_000 {
             rules.step(tick, &mut avatar, crate::Controls { fire: true, ..Default::default() }, &[], 1);
             tracker.drop_before(tick);
-            tracker.track(tick, entity(1, 0), &avatar);
+            tracker.track(tick, entity(1, 0), &avatar.shots);
             numbers.extend(tracker.shots.keys().map(|(_, number)| *number));
         }
         assert_eq!(numbers.len(), usize::from(avatar.shots.last_number()));

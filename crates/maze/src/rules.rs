@@ -6,6 +6,7 @@
 //! where other sites extrapolate it to be, unless another avatar or a hit stops it.
 
 use crate::angle::{TRIG_ONE, cosine, sine};
+use crate::avatar::WALK_SPEED;
 use crate::avatar::{Avatar, Controls, Life};
 use crate::direction::Direction;
 use crate::maze::Maze;
@@ -18,16 +19,6 @@ pub const TICKS_PER_SECOND: u32 = 100;
 
 /// Radius of an avatar, in units.
 pub const AVATAR_RADIUS: u8 = 32;
-
-/// Walking speed, in 1/[`UNIT`] units per tick: 8 units per tick, 32 in 40 ms.
-pub const WALK_SPEED: i16 = 8 * UNIT as i16;
-
-/// Speed of walking backwards, in 1/[`UNIT`] units per tick: negative, and half as fast as [`WALK_SPEED`].
-pub const BACKWARD_SPEED: i16 = -WALK_SPEED / 2;
-
-/// Turn rate, in headings per tick: half a turn takes about a second. An avatar that turns while it walks follows a
-/// circle with a radius of 261 units, about half a cell, so it can walk from one corridor into a side corridor.
-pub const TURN_RATE: i16 = 320;
 
 /// Ticks from the death of an avatar to its respawn.
 pub const RESPAWN_TICKS: u32 = 200;
@@ -134,10 +125,16 @@ impl MazeRules {
 
     /// Turns an avatar by its turn rate and moves it by its speed for one tick, as far as walls let it.
     pub(crate) fn walk(&self, avatar: &mut Avatar) {
-        avatar.heading = avatar.heading.wrapping_add_signed(avatar.turn_rate);
-        if avatar.speed != 0 {
-            avatar.position = self.slide(avatar.position, avatar.heading, avatar.speed);
-        }
+        (avatar.position, avatar.heading) =
+            self.walked((avatar.position, avatar.heading), avatar.speed, avatar.turn_rate);
+    }
+
+    /// Returns position and heading after one tick of turning at this rate and then walking at this speed, as far as
+    /// walls let the avatar.
+    pub fn walked(&self, (position, heading): (Position, u16), speed: i16, turn_rate: i16) -> (Position, u16) {
+        let heading = heading.wrapping_add_signed(turn_rate);
+        let position = if speed == 0 { position } else { self.slide(position, heading, speed) };
+        (position, heading)
     }
 
     /// Returns the position after one tick of walking: straight ahead if that is free, else along the wall, else
@@ -155,24 +152,30 @@ impl MazeRules {
     }
 
     fn apply_controls(&self, tick: u32, avatar: &mut Avatar, controls: Controls, others: &[Position]) {
-        avatar.speed = match (controls.forward, controls.backward) {
-            (true, false) => WALK_SPEED,
-            (false, true) => BACKWARD_SPEED,
-            _ => 0,
-        };
-        avatar.turn_rate = TURN_RATE * (i16::from(controls.right) - i16::from(controls.left));
+        (avatar.speed, avatar.turn_rate) = (controls.speed(), controls.turn_rate());
         if self.would_collide(avatar, others) {
             avatar.speed = 0;
         }
         self.walk(avatar);
         if controls.fire {
-            fire(tick, avatar);
+            self.fire(tick, avatar);
+        }
+    }
+
+    /// Lets an avatar shoot, unless it is dead or has shot less than [`FIRE_INTERVAL`] ticks ago. Drops its shots that
+    /// are older than [`SHOT_RETENTION`].
+    pub fn fire(&self, tick: u32, avatar: &mut Avatar) {
+        avatar.shots.drop_before(tick.saturating_sub(SHOT_RETENTION));
+        let ready = |last: &Shot| tick.checked_sub(last.tick).is_some_and(|since| since >= FIRE_INTERVAL);
+        if avatar.is_alive() && avatar.shots.newest().is_none_or(ready) {
+            let origin = avatar.position.moved_along(avatar.heading, MUZZLE_DISTANCE * UNIT);
+            avatar.shots.push(Shot { tick, origin, heading: avatar.heading, ..Shot::default() });
         }
     }
 
     /// Returns whether the next step brings the avatar nearer to another one and into contact. An avatar that already
     /// overlaps another may step away.
-    fn would_collide(&self, avatar: &Avatar, others: &[Position]) -> bool {
+    pub fn would_collide(&self, avatar: &Avatar, others: &[Position]) -> bool {
         if avatar.speed == 0 || others.is_empty() {
             return false;
         }
@@ -185,7 +188,8 @@ impl MazeRules {
         })
     }
 
-    fn respawn(&self, avatar: &mut Avatar, others: &[Position], spawn_seed: u64) {
+    /// Brings a dead avatar back, as [`spawn_avatar`](Self::spawn_avatar) does.
+    pub fn respawn(&self, avatar: &mut Avatar, others: &[Position], spawn_seed: u64) {
         avatar.spawn_count = avatar.spawn_count.wrapping_add(1);
         avatar.life = Life::Alive;
         avatar.position = self.choose_spawn_point(avatar.spawn_count, others, spawn_seed);
@@ -266,14 +270,6 @@ impl ShotSegment {
         segment_hits(shot, before, after, target)
             && before < range
             && segment_hits(shot, before, after.min(range), target)
-    }
-}
-
-fn fire(tick: u32, avatar: &mut Avatar) {
-    let ready = |last: &Shot| tick.checked_sub(last.tick).is_some_and(|since| since >= FIRE_INTERVAL);
-    if avatar.shots.newest().is_none_or(ready) {
-        let origin = avatar.position.moved_along(avatar.heading, MUZZLE_DISTANCE * UNIT);
-        avatar.shots.push(Shot { tick, origin, heading: avatar.heading, ..Shot::default() });
     }
 }
 

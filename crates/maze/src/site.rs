@@ -347,7 +347,7 @@ impl MazeSite {
         let entity = |index: usize| EntityId { site, index: index as u8 };
         let ours = self.avatars.iter().enumerate().map(|(index, own)| (entity(index), &own.avatar));
         for (shooter, avatar) in ours.chain(self.world.newest_states().map(|(entity, _, avatar)| (entity, avatar))) {
-            self.projectiles.track(tick, shooter, avatar);
+            self.projectiles.track(tick, shooter, &avatar.shots);
         }
         let (world, avatars) = (&self.world, &self.avatars);
         let targets =

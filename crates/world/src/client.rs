@@ -1,62 +1,63 @@
-//! The client of one player: simulates the player's own avatar, which obeys at once and synchronises with the server's
-//! copy, and keeps the avatars of others and the scores.
+//! The client of one player: a [motion client](MotionClient) that commands the player's own avatar and follows those of
+//! others, beside the scores and everything else that the server reports.
 //!
-//! After Li, Li and Lau: client and server each have a motion timer that measures how long the present buttons have
-//! been held. The client's avatar starts at once, the server's when the input arrives, and the client's timer then runs
-//! slower, at half speed at the slowest, until both timers agree. Remote avatars are extrapolated from the server's
-//! state to the present by the clock. A displayed avatar converges towards that state at a bounded speed, or jumps to
-//! it if the error exceeds 400 units.
+//! After Li, Li and Lau: the own avatar obeys at once. The buttons pressed within 50 ms are combined into one command,
+//! with which the server's reference simulator starts when it arrives; the own avatar runs slower, at half speed at the
+//! slowest, until both agree. The avatars of others follow the motion timers of their reference simulators: they start
+//! when the command arrives here, and run up to twice as fast until they have caught up.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use coplay::clock::{Clock, RoundTrip};
-use coplay::motion::{Consistency, MotionTimer, TimerRate};
-use coplay::peer_world::{DeadReckoning, EntityId};
+use coplay::motion::{Consistency, MotionClient};
+use coplay::peer_world::EntityId;
 use coplay::time::{Instant, TimeDelta};
-use coplay_maze::angle::shortest_turn;
-use coplay_maze::{Avatar, Controls, Maze, MazeRules, MazeSettings, Position, Score, TURN_RATE, UNIT};
+use coplay_maze::{Avatar, Controls, Maze, MazeRules, MazeSettings, Position, RecentShots, SHOT_RETENTION, Score};
 
-use crate::display_discrepancy::DisplayDiscrepancyProbe;
+use crate::avatar_motion::{AvatarPredictor, Steering, entity_of, motion_config, object_of};
 use crate::own_score::{OwnScoreTracker, ScoreLoss};
 use crate::player::DIRECTORY_INTERVAL;
-use crate::protocol::{ClientInput, Directory, InputChange, MAX_INPUT_CHANGES, ServerMessage, WorldView, encode_leave};
-use crate::server_world::ROWS_PER_DIRECTORY;
+use crate::protocol::{
+    ClientInput, Directory, MAX_MESSAGE_LEN, ROWS_PER_DIRECTORY, ServerMessage, TICK_DURATION, WorldView, encode_leave,
+};
 
-/// Length of a world tick.
-pub const TICK_DURATION: TimeDelta = TimeDelta::from_millis(10);
-/// Interval of input messages to the server. Button changes within one interval are combined.
+/// Interval of input messages to the server, if no command is due.
 const INPUT_INTERVAL: TimeDelta = TimeDelta::from_millis(40);
-/// Longest time that one call of [`Client::advance`] simulates. After a longer pause, the rest is skipped.
-const MAX_CATCH_UP: TimeDelta = TimeDelta::from_millis(500);
-/// Time without a server update after which a remote avatar is not displayed any more.
-const REMOTE_AVATAR_TIMEOUT: TimeDelta = TimeDelta::from_millis(1_000);
-/// Error above which a displayed avatar is corrected at once, in units.
-const SNAP_DISTANCE: u32 = 400;
-/// Speed per axis at which the displayed position of a remote avatar converges, in units per tick. The avatar's own
-/// motion is allowed up to the same speed in addition.
-const CONVERGENCE_SPEED: i32 = 8;
-/// Largest turn of the displayed heading of a remote avatar per call of [`Client::advance`], in headings.
-const CONVERGENCE_TURN_RATE: i16 = 3 * TURN_RATE;
-/// Error of our own position up to which the position is not corrected, in units.
-const POSITION_TOLERANCE: u32 = 4;
-/// Speed per axis at which a larger error of our own position is corrected, in units per tick.
-const CORRECTION_SPEED: i32 = 4;
-/// Number of our own past positions kept for comparison with the server's.
-const PATH_HISTORY_LEN: usize = 128;
+/// Time without a server update after which a remote avatar is not displayed any more. The server reports each avatar
+/// at least once per second.
+const REMOTE_AVATAR_TIMEOUT: TimeDelta = TimeDelta::from_millis(2_500);
+/// Time for which our avatar stands at least when another one is in its way.
+const BLOCKED_TIME: TimeDelta = TimeDelta::from_millis(200);
+/// Distance within which other avatars are obstacles, in units.
+const COLLISION_RANGE: u32 = 256;
+/// Time beyond a round trip after which a shot that the server has not confirmed is not displayed any more, in ticks.
+const SHOT_CONFIRMATION_TICKS: u32 = 30;
 /// Largest number of kept scoreboard rows.
 const MAX_SCORE_ROWS: usize = 4_096;
+/// Largest number of avatars whose shots are kept.
+const MAX_SHOOTERS: usize = 4_096;
 
 /// One player's copy of a world: its own avatar, the avatars that its server shows, and the scoreboard.
 pub struct Client {
-    /// Random number of this run, by which a server that knows the player from an earlier run tells new input changes
-    /// from old ones.
+    /// Random number of this run, by which a server tells it from an earlier run of the player.
     run: u32,
     name: String,
-    world: Option<(MazeSettings, MazeRules)>,
-    clock: Clock,
+    world: Option<KnownWorld>,
+    /// Number of the present connection to a server, as an incarnation of the motion client.
+    connection: u32,
     own_entity: Option<EntityId>,
-    local: LocalAvatar,
-    others: BTreeMap<EntityId, RemoteAvatar>,
+    /// Our own avatar as displayed.
+    own: Option<Avatar>,
+    /// Remote avatars as displayed.
+    others: BTreeMap<EntityId, Avatar>,
+    /// Recent shots of all avatars that have any, as the server reports them; our own also as displayed before that.
+    shots: BTreeMap<EntityId, RecentShots>,
+    /// Buttons that the player holds down now.
+    requested_controls: Controls,
+    /// Whether the player has pressed fire since the last command.
+    is_fire_pending: bool,
+    /// Time since which another avatar is in the way of ours.
+    blocked_since: Option<Instant>,
     /// Tick of the newest view, and the time on our clock at which the server sent it.
     last_view: Option<(u32, Instant)>,
     /// Tick in which the server says we joined. If it changes, the server had forgotten us meanwhile.
@@ -69,9 +70,13 @@ pub struct Client {
     mirrors: Vec<String>,
     is_draining: bool,
     next_input: Instant,
-    /// Time at which the last input change was sent.
-    last_change_sent: Instant,
-    last_advance: Instant,
+}
+
+/// What is known once the settings of the world are.
+struct KnownWorld {
+    settings: MazeSettings,
+    rules: Arc<MazeRules>,
+    motion: MotionClient<AvatarPredictor>,
 }
 
 #[derive(Debug)]
@@ -81,47 +86,24 @@ struct ScoreRow {
     last_received: Instant,
 }
 
-/// Our own avatar and its input.
-#[derive(Debug, Default)]
-struct LocalAvatar {
-    avatar: Option<Avatar>,
-    /// Buttons that the player holds down now.
-    requested_controls: Controls,
-    /// Whether the player has pressed fire since the last input message.
-    is_fire_pending: bool,
-    /// Buttons in effect, as sent to the server.
-    held_controls: Controls,
-    change_number: u32,
-    motion_timer: MotionTimer,
-    /// Elapsed part of the next tick.
-    partial_tick: TimeDelta,
-    /// Whole ticks since the last input change.
-    ticks_held: u32,
-    unacknowledged: VecDeque<InputChange>,
-    path: VecDeque<PathPoint>,
-    /// Remaining correction of our position, the server's position minus ours, in 1/[`UNIT`] units.
-    pending_correction: (i32, i32),
-    /// Position and heading one tick ago.
-    previous: Option<(Position, u16)>,
-    probe: DisplayDiscrepancyProbe,
-}
+impl KnownWorld {
+    fn new(now: Instant, settings: MazeSettings, connection: u32) -> Self {
+        let rules = Arc::new(MazeRules::new(Maze::new(settings.seed, settings.cells_per_side)));
+        let motion = MotionClient::new(now, motion_config(connection), AvatarPredictor { rules: rules.clone() });
+        let mut motion = motion.expect("the settings are constants within their bounds");
+        motion.follow_shown_objects();
+        Self { settings, rules, motion }
+    }
 
-/// Our own position, `ticks_held` ticks after an input change.
-#[derive(Clone, Copy, Debug)]
-struct PathPoint {
-    change_number: u32,
-    ticks_held: u32,
-    position: Position,
-}
+    fn steering(&self, entity: EntityId) -> Option<Steering> {
+        self.motion.vector(object_of(entity)).copied()
+    }
 
-/// Avatar of another player or of a ninja.
-#[derive(Debug)]
-struct RemoteAvatar {
-    /// Newest state from the server, with its tick.
-    reference: (u32, Avatar),
-    last_received: Instant,
-    displayed: Avatar,
-    probe: DisplayDiscrepancyProbe,
+    /// Returns an avatar as displayed, without its shots; `None` if its state is not known.
+    fn displayed(&self, entity: EntityId) -> Option<Avatar> {
+        let state = self.motion.displayed(object_of(entity))?;
+        Some(state.avatar(self.steering(entity)?, RecentShots::default()))
+    }
 }
 
 impl Client {
@@ -132,10 +114,14 @@ impl Client {
             run,
             name: name.into(),
             world: None,
-            clock: Clock::assuming_crystals(),
+            connection: 1,
             own_entity: None,
-            local: LocalAvatar::default(),
+            own: None,
             others: BTreeMap::new(),
+            shots: BTreeMap::new(),
+            requested_controls: Controls::default(),
+            is_fire_pending: false,
+            blocked_since: None,
             last_view: None,
             joined_tick: None,
             last_received: now,
@@ -145,19 +131,17 @@ impl Client {
             mirrors: Vec::new(),
             is_draining: false,
             next_input: now,
-            last_change_sent: now - INPUT_INTERVAL,
-            last_advance: now,
         }
     }
 
     /// Returns the rules with the maze; `None` before the first directory message.
     pub fn rules(&self) -> Option<&MazeRules> {
-        self.world.as_ref().map(|(_, rules)| rules)
+        self.world.as_ref().map(|world| &*world.rules)
     }
 
     /// Returns the settings of the world; `None` before the first directory message.
     pub fn settings(&self) -> Option<&MazeSettings> {
-        self.world.as_ref().map(|(settings, _)| settings)
+        self.world.as_ref().map(|world| &world.settings)
     }
 
     /// Returns the entity of this player; `None` before the first view.
@@ -165,22 +149,24 @@ impl Client {
         self.own_entity
     }
 
-    /// Returns our own avatar as displayed; `None` before the first view.
+    /// Returns our own avatar as displayed; `None` before its first state.
     pub fn avatar(&self) -> Option<&Avatar> {
-        self.local.avatar.as_ref()
+        self.own.as_ref()
     }
 
-    /// Returns our position and heading one tick ago and now, and the elapsed part of the next tick, 0 to 1: frames
-    /// fall between ticks. `None` before the first view.
+    /// Returns our position and heading in the present tick and, if nothing changes, in the next one, and the elapsed
+    /// part of the tick, 0 to 1: frames fall between ticks. `None` before the first state of our avatar.
     pub fn last_step(&self) -> Option<([(Position, u16); 2], f64)> {
-        let now = self.local.avatar.as_ref().map(|avatar| (avatar.position, avatar.heading))?;
-        let part = self.local.partial_tick.as_nanos() as f64 / TICK_DURATION.as_nanos() as f64;
-        Some(([self.local.previous.unwrap_or(now), now], part))
+        let (world, entity, own) = (self.world.as_ref()?, self.own_entity?, self.own.as_ref()?);
+        let present = (own.position, own.heading);
+        let next = world.rules.walked(present, own.speed, own.turn_rate);
+        let part = world.motion.displayed(object_of(entity))?.partial_tick;
+        Some(([present, next], part.as_nanos() as f64 / TICK_DURATION.as_nanos() as f64))
     }
 
-    /// Returns the remote avatars that the server has shown within the last second, as displayed.
+    /// Returns the remote avatars that the server has shown lately, as displayed.
     pub fn others(&self) -> impl Iterator<Item = (EntityId, &Avatar)> {
-        self.others.iter().map(|(entity, other)| (*entity, &other.displayed))
+        self.others.iter().map(|(entity, other)| (*entity, other))
     }
 
     /// Returns our acknowledged hits and falls, the best report of any server. Counts that the servers have lost are
@@ -227,30 +213,29 @@ impl Client {
 
     /// Returns the round-trip time to the server; `None` before it is measured.
     pub fn rtt(&self) -> Option<TimeDelta> {
-        self.clock.rtt()
+        self.world.as_ref()?.motion.clock().rtt()
     }
 
     /// Returns the time by which our avatar's motion timer is ahead of the server's (Td in the paper); negative if it
     /// is behind.
     pub fn lead_time(&self) -> TimeDelta {
-        self.local.motion_timer.offset()
+        let own = self.world.as_ref().zip(self.own_entity);
+        let timer = own.and_then(|(world, entity)| world.motion.timer(object_of(entity)));
+        timer.map_or(TimeDelta::ZERO, |timer| timer.offset())
     }
 
-    /// Returns the consistency of a displayed avatar: its discrepancy D from the server's state at the same time, over
-    /// a [window](crate::CONSISTENCY_WINDOW), against the tolerance [ξ](crate::CONSISTENCY_TOLERANCE), in units times
-    /// seconds. `None` if the avatar is not displayed or fewer than two states of the server were compared.
+    /// Returns the consistency of a displayed avatar: its discrepancy D from the server's reference simulator, over a
+    /// [window](crate::CONSISTENCY_WINDOW), against the tolerance [ξ](crate::CONSISTENCY_TOLERANCE), in units times
+    /// seconds. `None` if the avatar is not displayed or nothing was compared yet.
     pub fn consistency(&self, entity: EntityId) -> Option<Consistency> {
-        let other = || self.others.get(&entity).map(|other| &other.probe);
-        let probe = if self.own_entity == Some(entity) { Some(&self.local.probe) } else { other() };
-        probe.and_then(DisplayDiscrepancyProbe::consistency)
+        let consistency = self.world.as_ref()?.motion.consistency(object_of(entity))?;
+        (consistency.duration > TimeDelta::ZERO).then_some(consistency)
     }
 
-    /// Returns the [consistency](Self::consistency) of each displayed avatar for which enough states were compared, our
-    /// own first.
+    /// Returns the [consistency](Self::consistency) of each displayed avatar, our own first.
     pub fn consistencies(&self) -> impl Iterator<Item = (EntityId, Consistency)> {
-        let own = self.own_entity.map(|me| (me, &self.local.probe));
-        let others = self.others.iter().map(|(entity, other)| (*entity, &other.probe));
-        own.into_iter().chain(others).filter_map(|(entity, probe)| Some((entity, probe.consistency()?)))
+        let all = self.own_entity.into_iter().chain(self.others.keys().copied());
+        all.filter_map(|entity| Some((entity, self.consistency(entity)?)))
     }
 
     /// Returns the present tick of the world, estimated from the newest view; `None` before the first view.
@@ -260,35 +245,60 @@ impl Client {
         Some(tick.saturating_add(since.min(i64::from(u32::MAX / 2)) as u32))
     }
 
-    /// Switches to another server. Resets the clock and the remote avatars, drops the unacknowledged input changes, and
-    /// begins a new input change with the held buttons: the new server does not know the earlier changes.
+    /// Switches to another server. Resets the clock and the remote avatars. Our own avatar moves on until the new
+    /// server has sent its state.
     pub fn on_server_change(&mut self, now: Instant) {
-        self.clock = Clock::assuming_crystals();
         // The time of its world may differ, too.
         self.last_view = None;
-        self.others.clear();
         (self.joined_tick, self.is_draining, self.next_input) = (None, false, now);
         self.last_hit_by = None;
-        self.local.restart_changes(TimeDelta::ZERO);
+        self.restart_motion(now);
     }
 
-    /// Sets the buttons that the player presses. They take effect with the next input message, which after a change is
-    /// due at once unless the last change was sent less than 40 ms ago.
+    /// Begins a new connection of the motion client, to a server that knows nothing of the earlier ones.
+    fn restart_motion(&mut self, now: Instant) {
+        self.connection = self.connection.saturating_add(1);
+        self.world.iter_mut().for_each(|world| world.motion.change_server(now, self.connection));
+        self.others.clear();
+    }
+
+    /// Sets the buttons that the player presses. They take effect at once.
     pub fn set_controls(&mut self, now: Instant, controls: Controls) {
-        self.local.is_fire_pending |= controls.fire;
-        self.local.requested_controls = controls;
-        if controls != self.local.held_controls {
-            self.next_input = self.next_input.min(self.last_change_sent + INPUT_INTERVAL).max(now);
+        self.is_fire_pending |= controls.fire;
+        self.requested_controls = controls;
+        self.command_avatar(now);
+    }
+
+    /// Commands our avatar if the buttons, or what is in its way, differ from its last command.
+    fn command_avatar(&mut self, now: Instant) {
+        let (Some(world), Some(entity)) = (&mut self.world, self.own_entity) else { return };
+        let Some(present) = world.steering(entity) else { return };
+        // A command that is due must be sent before another one begins the next interval.
+        if world.motion.is_command_due(now) {
+            return;
+        }
+        let fire = self.requested_controls.fire || self.is_fire_pending;
+        let controls = Controls { fire, ..self.requested_controls };
+        let is_blocked = self.blocked_since.is_some() && controls.speed() != 0;
+        let steering = Steering { controls, is_blocked };
+        self.is_fire_pending = false;
+        if steering != present {
+            world.motion.command(now, object_of(entity), steering);
         }
     }
 
     /// Processes a datagram from the server. Returns `false` for pongs, invalid messages, and views that are outdated
     /// or of another run.
     pub fn handle_datagram(&mut self, now: Instant, bytes: &[u8]) -> bool {
-        let is_new = match ServerMessage::from_bytes(bytes, self.world.as_ref().map(|(_, rules)| rules)) {
-            Some(ServerMessage::Directory(directory)) => self.on_directory(now, directory),
-            Some(ServerMessage::View(view)) => self.on_view(now, view),
-            Some(ServerMessage::Pong(_)) | None => false,
+        ServerMessage::from_bytes(bytes).is_some_and(|message| self.handle_message(now, message))
+    }
+
+    /// Processes a message from the server, like [`handle_datagram`](Self::handle_datagram).
+    pub fn handle_message(&mut self, now: Instant, message: ServerMessage) -> bool {
+        let is_new = match message {
+            ServerMessage::Directory(directory) => self.on_directory(now, directory),
+            ServerMessage::View(view) => self.on_view(now, &view),
+            ServerMessage::Pong(_) => false,
         };
         if is_new {
             self.last_received = now;
@@ -298,8 +308,8 @@ impl Client {
 
     fn on_directory(&mut self, now: Instant, directory: Directory) -> bool {
         let settings = directory.settings;
-        if self.world.as_ref().is_none_or(|(known, _)| *known != settings) {
-            self.world = Some((settings, MazeRules::new(Maze::new(settings.seed, settings.cells_per_side))));
+        if self.world.as_ref().is_none_or(|known| known.settings != settings) {
+            self.world = Some(KnownWorld::new(now, settings, self.connection));
         }
         self.mirrors = directory.mirrors;
         for (entity, name, score) in directory.score_rows {
@@ -313,102 +323,148 @@ impl Client {
         true
     }
 
-    fn on_view(&mut self, now: Instant, view: WorldView) -> bool {
-        // An earlier run of this player had another clock and other input changes.
-        if view.run != self.run {
+    fn on_view(&mut self, now: Instant, view: &WorldView) -> bool {
+        // An earlier run of this player had other commands.
+        if view.run != self.run || self.world.is_none() {
             return false;
         }
-        let [sent, received, answered] = view.echo;
-        self.clock.on_round_trip(RoundTrip { sent, received, answered, returned: now });
+        let is_new = self.last_view.is_none_or(|(tick, _)| tick <= view.tick);
+        if is_new && self.joined_tick.replace(view.joined_tick).is_some_and(|before| before != view.joined_tick) {
+            self.restart_motion(now);
+        }
+        if self.joined_tick != Some(view.joined_tick) {
+            return false;
+        }
+        self.on_motion(now, view);
+        if is_new {
+            self.on_newest_view(now, view);
+        }
+        is_new
+    }
+
+    fn on_motion(&mut self, now: Instant, view: &WorldView) {
+        let Some(world) = &mut self.world else { return };
+        if self.own_entity.is_some_and(|before| before != view.own_entity) {
+            (self.own, self.blocked_since) = (None, None);
+        }
+        self.own_entity = Some(view.own_entity);
+        world.motion.own(object_of(view.own_entity));
+        if !view.motion.is_empty() {
+            world.motion.handle_datagram(now, &view.motion);
+        }
+        while world.motion.poll_event().is_some() {}
+        self.command_avatar(now);
+    }
+
+    fn on_newest_view(&mut self, now: Instant, view: &WorldView) {
         // Time at which the server sent the view, or `now` while the clock is not synchronised yet.
-        let at = self.clock.to_local(answered).unwrap_or(now).min(now);
-        if self.last_view.is_some_and(|(tick, _)| tick > view.tick) {
-            return false;
-        }
+        let clock = self.world.as_ref().map(|world| world.motion.clock());
+        let at = clock.and_then(|clock| clock.to_local(view.sent_at)).unwrap_or(now).min(now);
         self.last_view = Some((view.tick, at));
-        if self.joined_tick.replace(view.joined_tick).is_some_and(|before| before != view.joined_tick) {
-            self.local.restart_changes(self.clock.rtt_min().unwrap_or_default() / 2);
-        }
-        (self.own_entity, self.is_draining, self.last_hit_by) =
-            (Some(view.own_entity), view.is_draining, view.last_hit_by);
+        (self.is_draining, self.last_hit_by) = (view.is_draining, view.last_hit_by);
         self.score_tracker.on_reported(now, view.tick, view.score);
-        let Some((_, rules)) = &self.world else { return false };
-        for (entity, avatar) in view.avatars {
-            if entity == view.own_entity {
-                self.local.record_discrepancy(at, view.tick, &avatar);
-                self.local.reconcile(rules, avatar, view.applied_change, now - at);
-            } else if let Some(other) = self.others.get_mut(&entity) {
-                other.probe.on_reference(at, view.tick, &avatar, is_same_life(&other.displayed, &avatar));
-                (other.reference, other.last_received) = ((view.tick, avatar), now);
-            } else {
-                let (displayed, probe) = (avatar.clone(), DisplayDiscrepancyProbe::default());
-                self.others.insert(
-                    entity,
-                    RemoteAvatar { reference: (view.tick, avatar), last_received: now, displayed, probe },
-                );
+        for (entity, shots) in &view.shots {
+            if *entity != view.own_entity || self.is_confirmation(now, shots) {
+                self.set_shots(*entity, shots.clone());
             }
         }
-        true
     }
 
-    /// Moves our own avatar up to `now`, by 500 ms at most after a pause, and the displayed remote ones towards their
-    /// states extrapolated to `now`. Records the displayed positions for [`consistency`](Self::consistency).
+    fn set_shots(&mut self, entity: EntityId, shots: RecentShots) {
+        if self.shots.len() < MAX_SHOOTERS || self.shots.contains_key(&entity) {
+            self.shots.insert(entity, shots);
+        }
+    }
+
+    /// Returns whether the server's report of our shots replaces the displayed ones: it knows all of them, or should by
+    /// now.
+    fn is_confirmation(&self, now: Instant, shots: &RecentShots) -> bool {
+        let Some(shown) = self.own_entity.and_then(|own| self.shots.get(&own)) else { return true };
+        let round_trip = self.rtt().unwrap_or_default().as_nanos() / TICK_DURATION.as_nanos();
+        let due = shown.newest().map_or(0, |shot| shot.tick + SHOT_CONFIRMATION_TICKS + round_trip as u32);
+        shots.last_number().wrapping_sub(shown.last_number()).cast_signed() >= 0
+            || self.tick(now).is_some_and(|tick| tick >= due)
+    }
+
+    /// Moves all avatars up to `now`. Records the displayed positions for [`consistency`](Self::consistency).
     pub fn advance(&mut self, now: Instant) {
-        let elapsed = self.elapse(now);
-        let tick = self.tick(now).unwrap_or_default();
-        let Some((_, rules)) = &self.world else { return };
-        let ticks = (elapsed.as_nanos() / TICK_DURATION.as_nanos()).max(1) as u32;
-        for other in self.others.values_mut() {
-            other.converge(rules, tick, ticks);
-        }
-        let living = self.others.values().filter(|other| other.displayed.is_alive());
-        let obstacles: Vec<Position> = living.map(|other| other.displayed.position).collect();
-        self.local.advance(rules, tick, elapsed, &obstacles);
-        if self.last_view.is_some() {
-            self.record_displayed(tick);
-        }
+        self.advance_own(now);
+        self.update_others(now);
+        self.avoid_others(now);
     }
 
-    /// Records the displayed state of all avatars at a tick.
-    fn record_displayed(&mut self, tick: u32) {
-        for other in self.others.values_mut() {
-            other.probe.on_displayed(tick, &other.displayed);
-        }
-        if let Some(avatar) = &self.local.avatar {
-            self.local.probe.on_displayed(tick, avatar);
-        }
-    }
-
-    /// Moves only our own avatar up to `now`, without regard to other avatars: for bots that do not look at them. The
-    /// server's state corrects the errors.
+    /// Moves the avatars up to `now`, but does not update [`others`](Self::others), and lets only the server stop our
+    /// avatar before another one: for bots that do not look at them.
     pub fn advance_local(&mut self, now: Instant) {
-        let elapsed = self.elapse(now);
-        let tick = self.tick(now).unwrap_or_default();
-        if let Some((_, rules)) = &self.world {
-            self.local.advance(rules, tick, elapsed, &[]);
-        }
+        self.advance_own(now);
     }
 
-    /// Returns the time elapsed since the last call, at most [`MAX_CATCH_UP`], and drops expired remote avatars.
-    fn elapse(&mut self, now: Instant) -> TimeDelta {
-        let elapsed = (now - self.last_advance).max(TimeDelta::ZERO).min(MAX_CATCH_UP);
-        self.last_advance = self.last_advance.max(now);
-        self.others.retain(|_, other| now - other.last_received < REMOTE_AVATAR_TIMEOUT);
-        elapsed
+    fn advance_own(&mut self, now: Instant) {
+        self.command_avatar(now);
+        let tick = self.tick(now).unwrap_or_default();
+        let (Some(world), Some(entity)) = (&mut self.world, self.own_entity) else { return };
+        world.motion.advance(now);
+        let Some(mut own) = world.displayed(entity) else { return };
+        own.shots = self.shots.get(&entity).cloned().unwrap_or_default();
+        if world.steering(entity).is_some_and(|steering| steering.controls.fire) {
+            // The shot is displayed at once; the server confirms it.
+            world.rules.fire(tick, &mut own);
+            self.set_shots(entity, own.shots.clone());
+        }
+        self.own = Some(own);
+    }
+
+    fn update_others(&mut self, now: Instant) {
+        let tick = self.tick(now).unwrap_or_default();
+        let (Some(world), own_entity) = (&mut self.world, self.own_entity) else { return };
+        let motion = &mut world.motion;
+        let is_silent = |object| motion.last_update_at(object).is_some_and(|at| now - at >= REMOTE_AVATAR_TIMEOUT);
+        let remote = motion.objects().filter(|object| entity_of(*object) != own_entity);
+        let (silent, shown): (Vec<_>, Vec<_>) = remote.partition(|object| is_silent(*object));
+        silent.into_iter().for_each(|object| motion.unsubscribe(object));
+        self.others.clear();
+        for entity in shown.into_iter().filter_map(entity_of) {
+            if let Some(mut avatar) = world.displayed(entity) {
+                avatar.shots = self.shots.get(&entity).cloned().unwrap_or_default();
+                self.others.insert(entity, avatar);
+            }
+        }
+        self.shots.values_mut().for_each(|shots| shots.drop_before(tick.saturating_sub(SHOT_RETENTION)));
+        self.shots.retain(|_, shots| shots.newest().is_some());
+    }
+
+    /// Stops our avatar before it touches another displayed one, as the server does.
+    fn avoid_others(&mut self, now: Instant) {
+        let (Some(world), Some(own)) = (&self.world, &self.own) else { return };
+        let controls = self.requested_controls;
+        let intended = Avatar { speed: controls.speed(), turn_rate: controls.turn_rate(), ..own.clone() };
+        let others = self.others.values().filter(|other| other.is_alive());
+        let near = others.map(|other| other.position).filter(|other| other.distance(own.position) < COLLISION_RANGE);
+        let near: Vec<Position> = near.collect();
+        let is_stopped =
+            self.own_entity.and_then(|own| world.steering(own)).is_some_and(|steering| steering.is_blocked);
+        if own.is_alive() && intended.speed != 0 && world.rules.would_collide(&intended, &near) {
+            self.blocked_since = Some(now);
+        } else if !own.is_alive() || self.blocked_since.is_some_and(|since| now - since >= BLOCKED_TIME) {
+            self.blocked_since = None;
+        } else if is_stopped && self.blocked_since.is_none() {
+            // The server sees an avatar in the way.
+            self.blocked_since = Some(now);
+        }
+        self.command_avatar(now);
     }
 
     /// Returns the next input message for the server, if it is due.
     pub fn poll_input(&mut self, now: Instant) -> Option<Vec<u8>> {
-        if now < self.next_input {
+        self.command_avatar(now);
+        let is_command_due = self.world.as_ref().is_some_and(|world| world.motion.is_command_due(now));
+        if now < self.next_input && !is_command_due {
             return None;
         }
         self.next_input = (self.next_input + INPUT_INTERVAL).max(now + INPUT_INTERVAL / 2);
-        let delay = self.clock.rtt_min().unwrap_or_default() / 2;
-        if self.local.commit_controls(delay) {
-            self.last_change_sent = now;
-        }
-        let changes = self.local.unacknowledged.iter().copied().collect();
-        Some(ClientInput { stamp: now, run: self.run, name: self.name.clone(), changes }.to_bytes())
+        let mut buf = [0; MAX_MESSAGE_LEN];
+        let len = self.world.as_mut().and_then(|world| world.motion.poll_transmit(now, &mut buf)).unwrap_or_default();
+        Some(ClientInput { run: self.run, name: self.name.clone(), motion: buf[..len].into() }.to_bytes())
     }
 
     /// Encodes the goodbye to the server. The caller sends it several times, because each copy may be lost.
@@ -416,164 +472,9 @@ impl Client {
         encode_leave(self.run)
     }
 
-    /// Returns when the next input message is due.
+    /// Returns when the next input message is due, if the buttons do not change.
     pub fn poll_timeout(&self) -> Instant {
-        self.next_input
+        let combined = self.world.as_ref().and_then(|world| world.motion.combining_ends_at());
+        combined.map_or(self.next_input, |at| at.min(self.next_input))
     }
-}
-
-impl LocalAvatar {
-    /// Puts the requested buttons into effect, which reach the server after `delay`. Returns whether this began an
-    /// input change: if the buttons differ from the held ones, and at the first call.
-    fn commit_controls(&mut self, delay: TimeDelta) -> bool {
-        let requested =
-            Controls { fire: self.requested_controls.fire || self.is_fire_pending, ..self.requested_controls };
-        self.is_fire_pending = false;
-        let is_new = requested != self.held_controls || self.change_number == 0;
-        if is_new {
-            self.begin_change(requested, delay);
-        }
-        is_new
-    }
-
-    /// Begins an input change, which reaches the server after `delay`.
-    fn begin_change(&mut self, controls: Controls, delay: TimeDelta) {
-        let previous_held_ticks = self.ticks_held;
-        self.change_number = self.change_number.saturating_add(1);
-        if self.unacknowledged.len() == MAX_INPUT_CHANGES {
-            self.unacknowledged.pop_front();
-        }
-        self.unacknowledged.push_back(InputChange { number: self.change_number, previous_held_ticks, controls });
-        self.held_controls = controls;
-        self.ticks_held = 0;
-        self.motion_timer =
-            MotionTimer::new(self.partial_tick, delay + self.motion_timer.offset().max(TimeDelta::ZERO));
-    }
-
-    /// Compares our displayed avatar with the server's state of a tick. `at` is the time of that tick on our clock.
-    fn record_discrepancy(&mut self, at: Instant, tick: u32, reference: &Avatar) {
-        let is_same = self.avatar.as_ref().is_some_and(|own| is_same_life(own, reference));
-        self.probe.on_reference(at, tick, reference, is_same);
-    }
-
-    /// Restarts the input changes for a server that does not know the earlier ones.
-    fn restart_changes(&mut self, delay: TimeDelta) {
-        self.unacknowledged.clear();
-        self.path.clear();
-        self.probe.reset();
-        (self.ticks_held, self.motion_timer) = (0, MotionTimer::default());
-        self.begin_change(self.held_controls, delay);
-    }
-
-    /// Reconciles our avatar with the server's state, which is `age` old. In that state, the input change `number` had
-    /// been in effect on the server for `ticks` ticks.
-    fn reconcile(&mut self, rules: &MazeRules, avatar: Avatar, (number, ticks): (u32, u32), age: TimeDelta) {
-        self.unacknowledged.retain(|change| change.number > number);
-        if !self.avatar.as_ref().is_some_and(|own| is_same_life(own, &avatar)) {
-            self.avatar =
-                Some(rules.extrapolate(&avatar, (age.as_nanos() / TICK_DURATION.as_nanos()).clamp(0, 100) as u32));
-            self.pending_correction = (0, 0);
-            self.path.clear();
-            self.previous = None;
-            return;
-        }
-        if number == self.change_number {
-            let server_timer = TICK_DURATION * i64::from(ticks) + age;
-            self.motion_timer.set_offset(self.motion_timer.value() - server_timer);
-            self.avatar.iter_mut().for_each(|own| own.shots = avatar.shots.clone());
-        }
-        let past = self.path.iter().find(|point| (point.change_number, point.ticks_held) == (number, ticks));
-        if let Some(past) = past.copied() {
-            self.begin_correction(past.position, avatar.position);
-        }
-    }
-
-    fn begin_correction(&mut self, ours: Position, reference: Position) {
-        self.pending_correction = (reference.x - ours.x, reference.y - ours.y);
-        let error = ours.distance(reference);
-        if error <= POSITION_TOLERANCE {
-            self.pending_correction = (0, 0);
-        } else if error > SNAP_DISTANCE {
-            let (x, y) = std::mem::take(&mut self.pending_correction);
-            self.translate(x, y);
-        }
-    }
-
-    /// Moves our avatar and all its past positions by (`x`, `y`), in 1/[`UNIT`] units.
-    fn translate(&mut self, x: i32, y: i32) {
-        let past = self.path.iter_mut().map(|point| &mut point.position);
-        for position in past.chain(self.avatar.as_mut().map(|avatar| &mut avatar.position)) {
-            *position = Position { x: position.x + x, y: position.y + y };
-        }
-    }
-
-    fn advance(&mut self, rules: &MazeRules, tick: u32, elapsed: TimeDelta, obstacles: &[Position]) {
-        self.partial_tick += self.motion_timer.advance(elapsed, TimerRate::OURS);
-        while self.partial_tick >= TICK_DURATION {
-            self.partial_tick -= TICK_DURATION;
-            self.ticks_held += 1;
-            self.previous = self.avatar.as_ref().map(|avatar| (avatar.position, avatar.heading));
-            self.apply_correction();
-            let Some(avatar) = &mut self.avatar else { continue };
-            // The server decides when and where a dead avatar respawns.
-            if avatar.is_alive() {
-                rules.step(tick, avatar, self.held_controls, obstacles, 0);
-            }
-            if self.path.len() == PATH_HISTORY_LEN {
-                self.path.pop_front();
-            }
-            self.path.push_back(PathPoint {
-                change_number: self.change_number,
-                ticks_held: self.ticks_held,
-                position: avatar.position,
-            });
-        }
-    }
-
-    /// Applies one tick's share of the pending correction.
-    fn apply_correction(&mut self) {
-        let (x, y) = (
-            limited_step(self.pending_correction.0, CORRECTION_SPEED),
-            limited_step(self.pending_correction.1, CORRECTION_SPEED),
-        );
-        if (x, y) != (0, 0) {
-            self.pending_correction = (self.pending_correction.0 - x, self.pending_correction.1 - y);
-            self.translate(x, y);
-        }
-    }
-}
-
-impl RemoteAvatar {
-    /// Moves the displayed avatar towards the state extrapolated to `tick`: per axis by at most twice
-    /// [`CONVERGENCE_SPEED`] for each of `ticks` ticks, at most 100. Snaps to that state in a new life, or if the error
-    /// exceeds [`SNAP_DISTANCE`].
-    fn converge(&mut self, rules: &MazeRules, tick: u32, ticks: u32) {
-        let (reference_tick, state) = &self.reference;
-        let target = rules.extrapolate(state, tick.saturating_sub(*reference_tick));
-        let error = self.displayed.position.distance(target.position);
-        if !is_same_life(&self.displayed, &target) || error > SNAP_DISTANCE {
-            self.displayed = target;
-            return;
-        }
-        let Position { x, y } = self.displayed.position;
-        let most = 2 * CONVERGENCE_SPEED * ticks.min(100) as i32;
-        let position = Position {
-            x: x + limited_step(target.position.x - x, most),
-            y: y + limited_step(target.position.y - y, most),
-        };
-        let turn = shortest_turn(self.displayed.heading, target.heading);
-        let heading =
-            self.displayed.heading.wrapping_add_signed(turn.clamp(-CONVERGENCE_TURN_RATE, CONVERGENCE_TURN_RATE));
-        self.displayed = Avatar { position, heading, ..target };
-    }
-}
-
-/// Returns whether two states of an avatar belong to the same life, and are both alive or both dead.
-fn is_same_life(one: &Avatar, other: &Avatar) -> bool {
-    one.spawn_count == other.spawn_count && one.life == other.life
-}
-
-/// Limits a distance, in 1/[`UNIT`] units, to at most `units` units in either direction.
-fn limited_step(distance: i32, units: i32) -> i32 {
-    distance.clamp(-units * UNIT, units * UNIT)
 }

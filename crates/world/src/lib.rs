@@ -1,8 +1,10 @@
 //! Worlds with servers: several game state servers mirror one maze, and each player plays on the nearest of them.
 //!
-//! A server runs the reference simulators of its players' avatars, after Li, Li and Lau, *Supporting Continuous
-//! Consistency in Multiplayer Online Games*, and sends its state changes to the other servers as events, after Palazzi
-//! et al. ([`coplay::mirror`]). The maze is that of [`coplay_maze`], with the same rules as without servers.
+//! Avatars move by the [motion engine](coplay::motion), after Li, Li and Lau, *Supporting Continuous Consistency in
+//! Multiplayer Online Games*: a server runs the reference simulators of all avatars, and its players follow them. It
+//! sends the state changes of its own players' avatars to the other servers as events, after Palazzi et al.
+//! ([`coplay::mirror`]). Walls are part of the motion; everything else is added on top of it: collisions, shots, hits,
+//! respawns, scores and ownership. The maze is that of [`coplay_maze`], with the same rules as without servers.
 //!
 //! Pure: the host program owns clock and networks. `coplay-world` is such a program, with zenoh between the servers.
 //!
@@ -17,17 +19,18 @@
 //!
 //! # Modules
 //!
-//! - [`Server`]: one whole server. Begin here. [`ServerWorld`] is its copy of the world, [`Simulation`] its simulators,
-//!   [`SpatialIndex`] the positions of all avatars.
+//! - [`Server`]: one whole server. Begin here. [`ServerWorld`] is its copy of the world; [`AvatarStore`] has all
+//!   avatars, with their reference simulators; [`SpatialIndex`] has their positions by cell.
 //! - [`Client`]: one player. [`ServerSelector`] chooses its server.
 //! - [`EntityRecord`], [`EntityStore`], [`EntityUpdate`]: the known state, and its encoding.
 //! - [`ClientInput`], [`WorldView`], [`Directory`]: the messages between clients and servers. [`ServerHello`]: the
 //!   introduction of a server to the others.
 //! - [`ConsistencySummary`]: how closely a player's view followed the servers over a game.
 
+mod avatar_motion;
+mod avatar_store;
 mod client;
 mod consistency_summary;
-mod display_discrepancy;
 mod entity_record;
 mod entity_store;
 mod entity_update;
@@ -42,20 +45,20 @@ mod simulation;
 mod spatial_index;
 mod unreplicated_scores;
 
-pub use client::{Client, TICK_DURATION};
+pub use avatar_motion::{CONSISTENCY_TOLERANCE, CONSISTENCY_WINDOW};
+pub use avatar_store::AvatarStore;
+pub use client::Client;
 pub use consistency_summary::ConsistencySummary;
-pub use display_discrepancy::{CONSISTENCY_TOLERANCE, CONSISTENCY_WINDOW};
 pub use entity_record::{EntityRecord, OwnershipEpoch, Placement};
 pub use entity_store::{EntityStore, MAX_ENTITIES, RETENTION_TICKS};
 pub use entity_update::{EntityUpdate, MAX_UPDATE_LEN, Update};
 pub use own_score::ScoreLoss;
 pub use protocol::{
-    ClientInput, Directory, InputChange, MAX_INPUT_CHANGES, MAX_MESSAGE_LEN, Pong, ServerMessage, WorldView,
+    ClientInput, Directory, MAX_MESSAGE_LEN, PROTOCOL_VERSION, Pong, ServerMessage, TICK_DURATION, WorldView,
     decode_ping, encode_ping,
 };
 pub use server::Server;
 pub use server_hello::{MAX_ECHOED_NONCES, Nonce, ServerHello, ServerInfo};
 pub use server_selector::ServerSelector;
 pub use server_world::{ServerWorld, ninja_entity, player_entity};
-pub use simulation::{Controller, Simulation, SimulationEvent};
 pub use spatial_index::{IndexedAvatar, SpatialIndex};

@@ -4,7 +4,7 @@
 //! Pure: the host program owns clock and networks. It passes in the datagrams of other servers and of players, calls
 //! [`advance`](Server::advance), and sends the polled datagrams.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 
 use coplay::mirror::{
     IssueError, Mirror, MirrorConfig, MirrorConfigError, MirrorEvent, MirrorRequest, MirrorStats, MirrorTransmit,
@@ -14,24 +14,20 @@ use coplay::peer_world::EntityId;
 use coplay::time::{Instant, TimeDelta};
 use coplay_maze::MazeSettings;
 
-use crate::client::TICK_DURATION;
+use crate::avatar_motion::entity_number;
 use crate::entity_update::{EntityUpdate, Update};
-use crate::protocol::{ClientInput, Pong, decode_leave, decode_ping};
-use crate::server_world::{ServerWorld, entity_number};
+use crate::protocol::TICK_DURATION;
+use crate::protocol::{ClientInput, PROTOCOL_VERSION, Pong, decode_leave, decode_ping};
+use crate::server_world::ServerWorld;
 
 /// Interval at which entities of servers that are gone are reclaimed.
 const ORPHAN_CHECK_INTERVAL: TimeDelta = TimeDelta::from_millis(200);
 /// Delay before a server that joins a running world admits players: by then it knows the entities of the others.
 const OPENING_DELAY: TimeDelta = TimeDelta::from_millis(1_000);
-/// Number of updates waiting to be issued above which superseded ones are dropped, so that at most one update of each
-/// of the three kinds remains per entity.
-const MAX_PENDING_UPDATES: usize = 8_192;
-
 /// One of several servers of a world.
 pub struct Server {
     mirror: Mirror,
     world: ServerWorld,
-    pending_updates: VecDeque<EntityUpdate>,
     next_orphan_check: Instant,
     /// Time from which players are admitted: when the world time is known, plus [`OPENING_DELAY`] if there are other
     /// servers to learn from.
@@ -47,13 +43,7 @@ impl Server {
         ninja_count: u8,
     ) -> Result<Self, MirrorConfigError> {
         let world = ServerWorld::new(config.source, settings, ninja_count);
-        Ok(Self {
-            mirror: Mirror::new(now, config)?,
-            world,
-            pending_updates: VecDeque::new(),
-            next_orphan_check: now,
-            opens_at: None,
-        })
+        Ok(Self { mirror: Mirror::new(now, config)?, world, next_orphan_check: now, opens_at: None })
     }
 
     /// Returns the id of this server run. A restarted server has another id.
@@ -97,8 +87,9 @@ impl Server {
         if let Some(stamp) = decode_ping(bytes) {
             let player_count = self.world.players().count().min(u16::MAX.into()) as u16;
             let is_draining = self.world.is_draining() || !self.is_open(now);
-            let is_full = !self.world.entities().has_room_for(entity);
-            return Some(Pong { stamp, is_draining, is_full, player_count }.to_bytes());
+            let is_full = !self.world.has_room_for(entity);
+            let pong = Pong { stamp, is_draining, is_full, player_count, protocol_version: PROTOCOL_VERSION };
+            return Some(pong.to_bytes());
         }
         if let Some(run) = decode_leave(bytes) {
             self.world.on_leave(now, entity, run);
@@ -123,7 +114,7 @@ impl Server {
     /// Returns whether all our updates are issued and, if other servers are present, one of them has all of the
     /// updates.
     pub fn is_fully_replicated(&self) -> bool {
-        self.pending_updates.is_empty()
+        self.world.next_update().is_none()
             && self.mirror.replicated_up_to().is_none_or(|seq| seq >= self.mirror.settled(self.source()))
     }
 
@@ -159,30 +150,25 @@ impl Server {
                 MirrorRequest::Install { of, bytes } => _ = self.world.merge_snapshot(now, of, &bytes),
             }
         }
-        while let Some(delivery) = self.mirror.poll_delivery(now) {
-            if !delivery.is_own {
-                self.world.apply_update(now, delivery.source, delivery.payload);
-            }
+        while let Some(delivery) = self.mirror.poll_remote_delivery(now) {
+            self.world.apply_update(now, delivery.source, delivery.payload);
         }
     }
 
     /// Issues our updates to the other servers as mirror events; keeps those that the mirror cannot accept yet.
     fn publish_updates(&mut self, now: Instant) {
-        self.pending_updates.extend(self.world.take_updates());
-        while let Some(entity_update) = self.pending_updates.front() {
+        while let Some(entity_update) = self.world.next_update() {
             let payload = entity_update.to_bytes(self.world.rules());
-            match self.mirror.issue(now, mirror_issue(entity_update, &payload)) {
-                Ok(seq) => self.world.on_published(entity_update, seq),
+            let issued = match self.mirror.issue(now, mirror_issue(entity_update, &payload)) {
+                Ok(seq) => Some(seq),
                 Err(IssueError::TooManyPending | IssueError::NoGroupTime) => break,
                 // No update exceeds the payload limit.
-                Err(IssueError::TooLong) => {}
-            }
-            self.pending_updates.pop_front();
+                Err(IssueError::TooLong) => None,
+            };
+            self.world.on_next_published(issued);
         }
-        if self.pending_updates.len() > MAX_PENDING_UPDATES {
-            drop_superseded(&mut self.pending_updates);
-        }
-        // The mirror delivers our own events, too.
+        self.world.limit_updates();
+        // The mirror settles our own events, too.
         self.process_mirror(now);
     }
 
@@ -227,47 +213,11 @@ impl Server {
     }
 }
 
-/// Keeps only the newest update of each kind per entity.
-fn drop_superseded(pending: &mut VecDeque<EntityUpdate>) {
-    let mut newer = BTreeSet::new();
-    pending.make_contiguous().reverse();
-    pending.retain(|entity_update| newer.insert((entity_update.entity, entity_update.update.kind())));
-    pending.make_contiguous().reverse();
-}
-
 /// Makes a mirror event of an update. A placement makes earlier placements of its entity obsolete. All other updates
 /// are independent.
 fn mirror_issue<'a>(entity_update: &EntityUpdate, payload: &'a [u8]) -> NewEvent<'a> {
     match entity_update.update {
         Update::Placement { .. } => NewEvent::state(1 + entity_number(entity_update.entity), payload),
         Update::Name { .. } | Update::Score(_) => NewEvent::action(0, payload),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use coplay::peer_world::WorldSiteId;
-    use coplay_maze::Score;
-
-    #[test]
-    fn newest_update_of_each_kind_stays_pending() {
-        let entity = |number| EntityId { site: WorldSiteId(number), index: 0 };
-        let updates = |tick: u32| {
-            let score = Update::Score(Score { hits: tick, falls: tick });
-            [
-                Update::Placement { epoch: 1, tick, avatar: None },
-                Update::Name { epoch: tick, name: "Ada".into() },
-                score,
-            ]
-        };
-        let mut pending: VecDeque<EntityUpdate> = VecDeque::new();
-        for at in 0..9_000 {
-            pending.extend(updates(at).map(|update| EntityUpdate { entity: entity(at % 10), update }));
-        }
-        drop_superseded(&mut pending);
-        let newest =
-            (8_990..9_000).flat_map(|at| updates(at).map(|update| EntityUpdate { entity: entity(at % 10), update }));
-        assert_eq!(pending, newest.collect::<VecDeque<EntityUpdate>>());
     }
 }

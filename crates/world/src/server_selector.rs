@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use coplay::time::{Instant, TimeDelta};
 
-use crate::protocol::{Pong, encode_ping};
+use crate::protocol::{PROTOCOL_VERSION, Pong, encode_ping};
 
 /// Ping interval after the first choice of a server.
 const PING_INTERVAL: TimeDelta = TimeDelta::from_millis(500);
@@ -68,6 +68,8 @@ struct ServerStatus {
     is_draining: bool,
     is_full: bool,
     player_count: u16,
+    /// Version of the protocol that the server speaks, if it is not ours.
+    other_protocol_version: Option<u8>,
 }
 
 impl ServerStatus {
@@ -81,6 +83,11 @@ impl ServerStatus {
 
     fn is_live(&self, now: Instant) -> bool {
         self.last_answer.is_some_and(|answered| now - answered < LIVENESS_TIMEOUT)
+    }
+
+    /// Returns whether the server admits the player.
+    fn is_available(&self) -> bool {
+        !self.is_draining && !self.is_full && self.other_protocol_version.is_none()
     }
 
     /// Returns the rank, lowest best: the nearest server, and of equally near ones the one with the fewest players.
@@ -117,6 +124,7 @@ impl<K: Ord + Copy> ServerSelector<K> {
         known.answer_count = known.answer_count.saturating_add(1);
         (known.last_answer, known.player_count) = (Some(now), pong.player_count);
         (known.is_draining, known.is_full) = (pong.is_draining, pong.is_full);
+        known.other_protocol_version = Some(pong.protocol_version).filter(|version| *version != PROTOCOL_VERSION);
     }
 
     /// Returns whether a server answered within the last 1.6 s.
@@ -128,6 +136,14 @@ impl<K: Ord + Copy> ServerSelector<K> {
     pub fn are_all_full(&self, now: Instant) -> bool {
         let mut live = self.servers.values().filter(|known| known.is_live(now) && !known.is_draining).peekable();
         self.current.is_none() && live.peek().is_some() && live.all(|known| known.is_full)
+    }
+
+    /// Returns the protocol version of a server that has answered, if no server is chosen and all that have answered
+    /// speak versions other than [`PROTOCOL_VERSION`].
+    pub fn other_protocol_version(&self) -> Option<u8> {
+        let mut answered = self.servers.values().filter(|known| known.last_answer.is_some()).peekable();
+        let version = answered.peek()?.other_protocol_version?;
+        (self.current.is_none() && answered.all(|known| known.other_protocol_version.is_some())).then_some(version)
     }
 
     /// Forgets servers that were silent for 10 s, except the present one. A restarted server has another id.
@@ -170,7 +186,7 @@ impl<K: Ord + Copy> ServerSelector<K> {
         let is_silent = now - last_received.max(self.current_since) >= self.silence_timeout;
         let must_move = self.current.is_none() || is_silent || is_draining;
         let others = self.servers.iter().filter(|(server, _)| self.current != Some(**server));
-        let available = others.filter(|(_, known)| known.is_live(now) && !known.is_draining && !known.is_full);
+        let available = others.filter(|(_, known)| known.is_live(now) && known.is_available());
         let (nearest, known) =
             available.min_by_key(|(_, known)| known.rank()).map(|(server, known)| (*server, *known))?;
         if !must_move && !self.is_move_worthwhile(now, &known) {
@@ -223,7 +239,13 @@ mod tests {
     }
 
     fn pong(sent: i64) -> Pong {
-        Pong { stamp: at(sent), is_draining: false, is_full: false, player_count: 0 }
+        Pong {
+            stamp: at(sent),
+            is_draining: false,
+            is_full: false,
+            player_count: 0,
+            protocol_version: PROTOCOL_VERSION,
+        }
     }
 
     /// Runs with servers 1 and 2, which answer after 30 and 10 ms while `answers` returns true. Returns the first
@@ -376,5 +398,20 @@ mod tests {
             selector.select(at(millis), at(0), false);
         }
         assert!((4..=8).contains(&selector.moves()), "{} moves", selector.moves());
+    }
+
+    #[test]
+    fn server_of_another_version_is_not_chosen_and_its_version_is_known() {
+        let mut selector = ServerSelector::new(at(0));
+        [1, 2].into_iter().for_each(|server| selector.add_server(server));
+        assert_eq!(selector.other_protocol_version(), None);
+        for millis in (10..1_000).step_by(50) {
+            selector.on_pong(at(millis), 1, &Pong { protocol_version: 1, ..pong(millis - 10) });
+            assert_eq!(selector.select(at(millis), at(0), false), None);
+        }
+        assert_eq!(selector.other_protocol_version(), Some(1));
+        (1_000..1_300).step_by(50).for_each(|millis| selector.on_pong(at(millis), 2, &pong(millis - 40)));
+        assert_eq!(selector.other_protocol_version(), None, "one server can be joined");
+        assert_eq!(selector.select(at(1_300), at(1_300), false), Some(2));
     }
 }

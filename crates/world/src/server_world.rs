@@ -3,21 +3,25 @@
 //!
 //! Pure: time and messages go in; [updates](EntityUpdate) for the other servers and datagrams for the players come out.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use coplay::hash::xxh64;
 use coplay::mirror::SourceId;
+use coplay::motion::ClientId;
 use coplay::peer_world::{DeadReckoning, EntityId, WorldSiteId};
 use coplay::time::{Instant, TimeDelta};
-use coplay_maze::{Avatar, Controls, Maze, MazeRules, MazeSettings, Ninja, Position, Score};
+use coplay_maze::{Avatar, Maze, MazeRules, MazeSettings, Position, RecentShots, Score};
 
+use crate::avatar_motion::entity_number;
+use crate::avatar_store::AvatarStore;
 use crate::entity_record::EntityRecord;
 use crate::entity_store::{EntityStore, RETENTION_TICKS};
 use crate::entity_update::{EntityUpdate, Update};
 use crate::player::Player;
 use crate::protocol::{ClientInput, Directory, MAX_MESSAGE_LEN, WorldView};
-use crate::simulation::{Controller, Simulation, SimulationEvent};
-use crate::spatial_index::SpatialIndex;
+use crate::protocol::{ROWS_PER_DIRECTORY, TICK_DURATION};
+use crate::simulation::{Controller, NinjaController, Simulation, SimulationEvent};
 use crate::unreplicated_scores::UnreplicatedScores;
 
 /// Silence after which a player counts as departed.
@@ -33,6 +37,11 @@ const MAX_CATCH_UP_TICKS: u32 = 50;
 const VIEW_RANGE_CELLS: i32 = 4;
 /// Largest number of other avatars in a player's view.
 const MAX_VISIBLE_AVATARS: usize = 48;
+/// Largest number of messages with motion that a player gets at once.
+const MAX_VIEWS_AT_ONCE: usize = 4;
+/// Number of updates waiting to be issued above which superseded ones are dropped, so that at most one update of each
+/// of the three kinds remains per entity.
+const MAX_PENDING_UPDATES: usize = 8_192;
 /// Minimum interval between two updates of the scoreboard.
 const SCOREBOARD_INTERVAL: TimeDelta = TimeDelta::from_millis(200);
 /// Interval of the garbage collection of entities, in ticks.
@@ -40,8 +49,6 @@ const EXPIRY_INTERVAL: u32 = 100;
 /// Minimum time between two calls of `advance` that counts as a suspension of the server, which received nothing in
 /// that time.
 const SERVER_SUSPENDED: TimeDelta = TimeDelta::from_secs(1);
-/// Maximum number of scoreboard rows in a directory message.
-pub(crate) const ROWS_PER_DIRECTORY: usize = 24;
 /// Largest number of addresses of other servers in a directory message.
 const MAX_MIRRORS: usize = 8;
 /// Entity index of ninjas; that of a player is 0 to 127.
@@ -57,17 +64,21 @@ pub struct ServerWorld {
     ninja_count: u8,
     entities: EntityStore,
     simulation: Simulation,
-    avatars: SpatialIndex,
+    avatars: AvatarStore,
     players: BTreeMap<EntityId, Player>,
-    /// Number of new input changes accepted from players.
+    /// Number given to the next player that joins, as a client of the motion engine.
+    next_client: u32,
+    /// Number of motion commands accepted from players.
     commands: u64,
     /// Players that left or that another server acquired, with the run of their client and the time of departure.
     departed: BTreeMap<EntityId, (u32, Instant)>,
     tick: Option<u32>,
+    /// Time of the last call of `advance` or `on_input`.
     last_advance: Option<Instant>,
     /// Last tick in which the due messages to players were polled.
     last_sent_tick: Option<u32>,
-    pending_updates: Vec<EntityUpdate>,
+    /// Updates that were not issued to the other servers yet, in order.
+    pending_updates: VecDeque<EntityUpdate>,
     unreplicated_scores: UnreplicatedScores,
     /// All entities in the world with names and scores, best first.
     scoreboard: Vec<(EntityId, String, Score)>,
@@ -93,20 +104,22 @@ impl ServerWorld {
     /// Creates a world without known entities, for the server run `source`. All servers together keep `ninja_count`
     /// ninjas in the world.
     pub fn new(source: SourceId, settings: MazeSettings, ninja_count: u8) -> Self {
+        let rules = Arc::new(MazeRules::new(Maze::new(settings.seed, settings.cells_per_side)));
         Self {
             source,
             settings,
             ninja_count,
             entities: EntityStore::default(),
-            simulation: Simulation::new(MazeRules::new(Maze::new(settings.seed, settings.cells_per_side))),
-            avatars: SpatialIndex::default(),
+            simulation: Simulation::new(rules.clone()),
+            avatars: AvatarStore::new(rules, source.0.max(1)),
             players: BTreeMap::new(),
+            next_client: 1,
             commands: 0,
             departed: BTreeMap::new(),
             tick: None,
             last_advance: None,
             last_sent_tick: None,
-            pending_updates: Vec::new(),
+            pending_updates: VecDeque::new(),
             unreplicated_scores: UnreplicatedScores::default(),
             scoreboard: Vec::new(),
             scoreboard_updated: None,
@@ -131,7 +144,7 @@ impl ServerWorld {
     }
 
     /// Returns all avatars in the last simulated tick; those of other servers are extrapolated.
-    pub fn avatars(&self) -> &SpatialIndex {
+    pub fn avatars(&self) -> &AvatarStore {
         &self.avatars
     }
 
@@ -140,7 +153,7 @@ impl ServerWorld {
         self.players.keys().copied()
     }
 
-    /// Returns the number of new input changes accepted from players.
+    /// Returns the number of motion commands accepted from players.
     pub fn commands(&self) -> u64 {
         self.commands
     }
@@ -167,7 +180,26 @@ impl ServerWorld {
 
     /// Takes the updates for the other servers, in order.
     pub fn take_updates(&mut self) -> Vec<EntityUpdate> {
-        std::mem::take(&mut self.pending_updates)
+        std::mem::take(&mut self.pending_updates).into()
+    }
+
+    /// Returns the first update for the other servers that was not issued yet.
+    pub(crate) fn next_update(&self) -> Option<&EntityUpdate> {
+        self.pending_updates.front()
+    }
+
+    /// Notes that the first update was issued as the event with this sequence number, or cannot be issued at all.
+    pub(crate) fn on_next_published(&mut self, seq: Option<u64>) {
+        if let (Some(entity_update), Some(seq)) = (self.pending_updates.pop_front(), seq) {
+            self.on_published(&entity_update, seq);
+        }
+    }
+
+    /// Limits the number of updates that were not issued yet: drops superseded ones if there are more than 8,192.
+    pub(crate) fn limit_updates(&mut self) {
+        if self.pending_updates.len() > MAX_PENDING_UPDATES {
+            drop_superseded(&mut self.pending_updates);
+        }
     }
 
     /// Notes that an update was issued as the event with this sequence number.
@@ -191,10 +223,10 @@ impl ServerWorld {
         }
         self.extend_player_timeouts(now);
         let last = self.tick.unwrap_or(tick.saturating_sub(1));
-        for tick in last.max(tick.saturating_sub(MAX_CATCH_UP_TICKS)) + 1..=tick {
-            self.apply_due_changes(tick);
-            for event in self.simulation.step(tick, &mut self.avatars) {
-                self.on_simulation_event(tick, event);
+        for step in last.max(tick.saturating_sub(MAX_CATCH_UP_TICKS)) + 1..=tick {
+            let at = now - TICK_DURATION * i64::from(tick - step);
+            for event in self.simulation.step(at, step, &mut self.avatars) {
+                self.on_simulation_event(step, event);
             }
         }
         self.tick = Some(tick);
@@ -210,14 +242,6 @@ impl ServerWorld {
         let gap = now - self.last_advance.replace(now).unwrap_or(now);
         if gap >= SERVER_SUSPENDED {
             self.players.values_mut().for_each(|player| player.last_received = (player.last_received + gap).min(now));
-        }
-    }
-
-    fn apply_due_changes(&mut self, tick: u32) {
-        for (entity, player) in &mut self.players {
-            while let Some(due) = player.next_due_change(tick) {
-                self.simulation.set_controls(*entity, due.change.controls, due.rewind_ticks, &mut self.avatars);
-            }
         }
     }
 
@@ -252,13 +276,13 @@ impl ServerWorld {
     /// Applies an update here and queues it for the other servers.
     fn publish(&mut self, entity_update: EntityUpdate) {
         self.entities.apply(self.source, entity_update.clone());
-        self.pending_updates.push(entity_update);
+        self.pending_updates.push_back(entity_update);
     }
 
     fn publish_placement(&mut self, tick: u32, entity: EntityId) {
         let ownership = self.entities.get(entity).and_then(EntityRecord::ownership);
         let epoch = ownership.map_or(tick, |ownership| ownership.epoch);
-        let avatar = self.avatars.get(entity).cloned();
+        let avatar = self.avatars.get(entity);
         self.publish(EntityUpdate { entity, update: Update::Placement { epoch, tick, avatar } });
     }
 
@@ -269,30 +293,39 @@ impl ServerWorld {
         ownership.map_or(tick, |ownership| ownership.epoch.saturating_add(1).max(tick))
     }
 
-    /// Acquires an entity, whichever server owned it before.
-    fn acquire(&mut self, tick: u32, entity: EntityId, name: &str, controller: Controller) {
+    /// Acquires an entity, whichever server owned it before. Returns false if there is no room for its avatar.
+    fn acquire(&mut self, tick: u32, entity: EntityId, name: &str, controller: Controller) -> bool {
         let epoch = self.next_epoch(tick, entity);
         let renamed = self.entities.get(entity).is_none_or(|record| record.name() != name);
-        let avatar = self.avatars.get(entity).cloned().unwrap_or_else(|| self.new_avatar(tick, entity));
-        self.simulation.add(tick, entity, avatar.clone(), controller, &mut self.avatars);
+        let avatar = self.avatars.get(entity).unwrap_or_else(|| self.new_avatar(tick, entity));
+        if !self.simulation.add((self.now(), tick), entity, avatar.clone(), controller, &mut self.avatars) {
+            return false;
+        }
         if renamed {
             self.publish(EntityUpdate { entity, update: Update::Name { epoch, name: name.into() } });
         }
         self.publish(EntityUpdate { entity, update: Update::Placement { epoch, tick, avatar: Some(avatar) } });
+        true
+    }
+
+    /// Returns the time of the last call.
+    fn now(&self) -> Instant {
+        self.last_advance.unwrap_or(Instant::ZERO)
     }
 
     /// Creates an avatar. Its spawn count is derived from the tick, so that it is not mistaken for an earlier avatar of
     /// the entity.
     fn new_avatar(&self, tick: u32, entity: EntityId) -> Avatar {
-        let others: Vec<Position> = self.avatars.iter().map(|(_, avatar)| avatar.position).collect();
+        let others: Vec<Position> = self.avatars.iter().map(|(_, other)| other.position).collect();
         let avatar = self.rules().spawn_avatar(&others, entity_number(entity));
         Avatar { spawn_count: avatar.spawn_count.wrapping_add(tick as u16), ..avatar }
     }
 
     /// Removes an entity from the world; its score stays.
     fn remove(&mut self, tick: u32, entity: EntityId) {
+        let is_owned = self.simulation.remove(entity, &mut self.avatars);
         self.avatars.remove(entity);
-        if self.simulation.remove(entity) {
+        if is_owned {
             return self.publish_placement(tick, entity);
         }
         let epoch = self.next_epoch(tick, entity);
@@ -309,7 +342,9 @@ impl ServerWorld {
 
     /// Removes a player from this server, and its avatar from the world.
     pub fn remove_player(&mut self, entity: EntityId) {
-        if self.players.remove(&entity).is_some() && self.simulation.contains(entity) {
+        let Some(player) = self.players.remove(&entity) else { return };
+        self.avatars.remove_player(player.client);
+        if self.simulation.contains(entity) {
             self.remove(self.tick.unwrap_or_default(), entity);
         }
     }
@@ -328,24 +363,43 @@ impl ServerWorld {
     /// world is full, or the same run has left this server within the last second.
     pub fn on_input(&mut self, now: Instant, entity: EntityId, input: &ClientInput) -> bool {
         let Some(tick) = self.tick else { return false };
+        self.last_advance = self.last_advance.max(Some(now));
         if let Some(player) = self.players.get_mut(&entity).filter(|player| player.run == input.run) {
-            self.commands += player.on_input(now, input);
+            player.last_received = now;
+            self.handle_motion(now, entity, &input.motion);
             return true;
         }
         let has_departed = self.departed.get(&entity).is_some_and(|(run, _)| *run == input.run);
-        if self.is_draining || has_departed || !self.entities.has_room_for(entity) {
+        if self.is_draining || has_departed || !self.has_room_for(entity) {
             return false;
         }
-        let mut player = Player::new(now, tick, input);
-        self.commands += player.on_input(now, input);
-        self.acquire(tick, entity, &player.name.clone(), Controller::Player(Controls::default()));
-        self.players.insert(entity, player);
+        let client = ClientId(self.next_client);
+        if !self.acquire(tick, entity, &input.name, Controller::Player(client)) {
+            return false;
+        }
+        self.next_client = self.next_client.wrapping_add(1);
+        let before = self.players.insert(entity, Player::new(now, tick, client, input));
+        before.into_iter().for_each(|before| self.avatars.remove_player(before.client));
+        self.handle_motion(now, entity, &input.motion);
         true
+    }
+
+    fn handle_motion(&mut self, now: Instant, entity: EntityId, motion: &[u8]) {
+        let Some(player) = self.players.get(&entity).filter(|_| !motion.is_empty()) else { return };
+        for commanded in self.avatars.handle_player(now, player.client, motion) {
+            self.commands += 1;
+            self.simulation.on_command(commanded);
+        }
+    }
+
+    /// Returns whether a player may join.
+    pub(crate) fn has_room_for(&self, entity: EntityId) -> bool {
+        self.entities.has_room_for(entity) && self.avatars.has_room_for_player()
     }
 
     /// Returns whether the world has too many entities to admit new players.
     pub fn is_full(&self) -> bool {
-        self.entities.is_full()
+        self.entities.is_full() || !self.avatars.has_room_for_player()
     }
 
     /// Applies an update of another server. Returns whether it was valid.
@@ -382,19 +436,20 @@ impl ServerWorld {
         // A player on this server has not left, even if another server without knowledge of the player asserts a
         // departure. So this server acquires the entity again.
         if placement.avatar.is_none() && self.players.contains_key(&entity) && self.simulation.contains(entity) {
-            let (tick, avatar) = (self.tick.unwrap_or_default(), self.avatars.get(entity).cloned());
+            let (tick, avatar) = (self.tick.unwrap_or_default(), self.avatars.get(entity));
             let epoch = self.next_epoch(tick, entity);
             return self.publish(EntityUpdate { entity, update: Update::Placement { epoch, tick, avatar } });
         }
-        if self.simulation.remove(entity)
+        if self.simulation.remove(entity, &mut self.avatars)
             && let Some(player) = self.players.remove(&entity)
         {
+            self.avatars.remove_player(player.client);
             self.departed.insert(entity, (player.run, now));
         }
         let age = self.tick.unwrap_or_default().saturating_sub(placement.tick);
         match &placement.avatar {
             Some(avatar) if age <= RETENTION_TICKS => {
-                self.avatars.insert(entity, self.simulation.rules().extrapolate(avatar, age))
+                self.avatars.place(now, entity, &self.simulation.rules().extrapolate(avatar, age))
             }
             _ => self.avatars.remove(entity),
         }
@@ -441,7 +496,7 @@ impl ServerWorld {
     fn acquire_bot(&mut self, tick: u32, ninja: EntityId) {
         let seed = u64::from(ninja.site.0) << 32 | u64::from(self.source.0);
         let name = format!("ninja {}", ninja.site.0 + 1);
-        self.acquire(tick, ninja, &name, Controller::Ninja(Box::new(Ninja::new(seed))));
+        self.acquire(tick, ninja, &name, Controller::Ninja(Box::new(NinjaController::new(seed))));
     }
 
     /// Refreshes the scoreboard, unless that was done less than 200 ms ago.
@@ -479,26 +534,49 @@ impl ServerWorld {
                 views_due.push(*entity);
             }
         }
-        messages
-            .extend(views_due.into_iter().filter_map(|entity| Some((entity, self.encode_view(now, tick, entity)?))));
+        for entity in views_due {
+            messages.extend(self.next_views(now, tick, entity).into_iter().map(|bytes| (entity, bytes)));
+        }
         messages
     }
 
-    fn encode_view(&self, now: Instant, tick: u32, entity: EntityId) -> Option<Vec<u8>> {
-        let (player, avatar) = (self.players.get(&entity)?, self.avatars.get(entity)?);
-        let view = WorldView {
-            echo: [player.newest_stamp.0, player.newest_stamp.1, now],
+    /// Returns the views that are due to a player: at least one, and more if the motion of its avatars needs them.
+    fn next_views(&mut self, now: Instant, tick: u32, entity: EntityId) -> Vec<Vec<u8>> {
+        let replicated_score = self.replicated_score(entity);
+        let Some(player) = self.players.get_mut(&entity) else { return Vec::new() };
+        let in_view = visible_avatars(&self.avatars, entity);
+        in_view.iter().for_each(|other| self.avatars.show(player.client, *other));
+        let left = player.update_view(now, &in_view);
+        left.into_iter().for_each(|other| self.avatars.hide(player.client, other));
+        let shots = |other: &EntityId| Some((*other, self.avatars.shots_of(*other)?.clone()));
+        let has_shots = |(_, shots): &(EntityId, RecentShots)| shots.newest().is_some();
+        let header = WorldView {
+            sent_at: now,
             tick,
             run: player.run,
             joined_tick: player.joined_tick,
-            applied_change: player.applied_change(tick),
             own_entity: entity,
-            score: self.replicated_score(entity),
+            score: replicated_score,
             is_draining: self.is_draining,
             last_hit_by: player.last_hit_by,
-            avatars: visible_avatars(&self.avatars, entity, avatar),
+            shots: in_view.iter().filter_map(shots).filter(has_shots).collect(),
+            motion: Vec::new(),
         };
-        Some(view.to_bytes(self.rules()))
+        let client = player.client;
+        let mut views = vec![header.to_bytes()];
+        let (header_len, mut buf) = (views[0].len(), [0; MAX_MESSAGE_LEN]);
+        while views.len() <= MAX_VIEWS_AT_ONCE
+            && let Some(len) = self.avatars.poll_player(now, client, &mut buf[header_len..])
+        {
+            let mut view = views[0][..header_len].to_vec();
+            view.extend_from_slice(&buf[header_len..header_len + len]);
+            views.push(view);
+        }
+        // The first view, without motion, is needed only if there is none with motion.
+        if views.len() > 1 {
+            views.remove(0);
+        }
+        views
     }
 }
 
@@ -507,9 +585,12 @@ fn current_owner(record: &EntityRecord) -> Option<SourceId> {
     record.placement().filter(|placement| placement.avatar.is_some()).map(|placement| placement.ownership.owner)
 }
 
-/// Returns a number that identifies an entity.
-pub(crate) fn entity_number(entity: EntityId) -> u64 {
-    u64::from(entity.site.0) << 8 | u64::from(entity.index)
+/// Keeps only the newest update of each kind per entity.
+fn drop_superseded(pending: &mut VecDeque<EntityUpdate>) {
+    let mut newer = BTreeSet::new();
+    pending.make_contiguous().reverse();
+    pending.retain(|entity_update| newer.insert((entity_update.entity, entity_update.update.kind())));
+    pending.make_contiguous().reverse();
 }
 
 /// Returns the server that takes care of an entity whose own server is gone (rendezvous hashing).
@@ -519,9 +600,9 @@ fn rendezvous_owner(entity: EntityId, me: SourceId, live: &BTreeSet<SourceId>) -
 }
 
 /// Returns the avatars that a player sees: its own first, then up to 48 others around it, nearest first.
-fn visible_avatars(index: &SpatialIndex, entity: EntityId, avatar: &Avatar) -> Vec<(EntityId, Avatar)> {
-    let position = avatar.position;
-    let mut near: Vec<(u64, EntityId)> = index
+fn visible_avatars(avatars: &AvatarStore, entity: EntityId) -> Vec<EntityId> {
+    let Some(position) = avatars.state(entity).map(|state| state.position) else { return Vec::new() };
+    let mut near: Vec<(u64, EntityId)> = avatars
         .nearby(position, VIEW_RANGE_CELLS)
         .filter(|other| other.entity != entity)
         .map(|other| (position.distance_squared(other.position), other.entity))
@@ -531,8 +612,7 @@ fn visible_avatars(index: &SpatialIndex, entity: EntityId, avatar: &Avatar) -> V
         near.truncate(MAX_VISIBLE_AVATARS);
     }
     near.sort_unstable();
-    let others = near.into_iter().filter_map(|(_, other)| Some((other, index.get(other)?.clone())));
-    [(entity, avatar.clone())].into_iter().chain(others).collect()
+    [entity].into_iter().chain(near.into_iter().map(|(_, other)| other)).collect()
 }
 
 /// Returns those of the first 8 addresses that fit into half a message; the other half is for the scoreboard.
@@ -557,4 +637,31 @@ fn next_directory(
     let directory = Directory { settings, mirrors: fitting_mirrors(mirrors), score_rows };
     player.next_score_row = from + directory.fitting_rows();
     directory
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use coplay::peer_world::WorldSiteId;
+
+    #[test]
+    fn newest_update_of_each_kind_stays_pending() {
+        let entity = |number| EntityId { site: WorldSiteId(number), index: 0 };
+        let updates = |tick: u32| {
+            let score = Update::Score(Score { hits: tick, falls: tick });
+            [
+                Update::Placement { epoch: 1, tick, avatar: None },
+                Update::Name { epoch: tick, name: "Ada".into() },
+                score,
+            ]
+        };
+        let mut pending: VecDeque<EntityUpdate> = VecDeque::new();
+        for at in 0..9_000 {
+            pending.extend(updates(at).map(|update| EntityUpdate { entity: entity(at % 10), update }));
+        }
+        drop_superseded(&mut pending);
+        let newest =
+            (8_990..9_000).flat_map(|at| updates(at).map(|update| EntityUpdate { entity: entity(at % 10), update }));
+        assert_eq!(pending, newest.collect::<VecDeque<EntityUpdate>>());
+    }
 }

@@ -1,15 +1,11 @@
-//! Positions of all avatars in the present tick, indexed by cell.
-
-use std::collections::BTreeMap;
+//! Positions of all avatars, indexed by cell.
 
 use coplay::peer_world::EntityId;
-use coplay_maze::{Avatar, CELL_SIZE, MazeRules, Position, UNIT};
+use coplay_maze::{CELL_SIZE, Position, UNIT};
 
-/// All avatars in the world, in their states of the present tick: those of this server simulated, the others
-/// extrapolated.
+/// Avatars by cell, as of the last tick.
 #[derive(Clone, Debug, Default)]
 pub struct SpatialIndex {
-    avatars: BTreeMap<EntityId, Avatar>,
     /// Avatars by cell, sorted by row and column.
     cells: Vec<(IndexCell, IndexedAvatar)>,
 }
@@ -17,67 +13,26 @@ pub struct SpatialIndex {
 /// Row and column of a cell.
 type IndexCell = (i32, i32);
 
-/// Entry of the index, as of the last call of [`SpatialIndex::rebuild_cells`].
+/// Entry of the index, as of the last call of [`SpatialIndex::rebuild`].
 #[derive(Clone, Copy, Debug)]
 pub struct IndexedAvatar {
     /// Entity to which the avatar belongs.
     pub entity: EntityId,
-    /// Position when the cells were rebuilt.
+    /// Position when the index was rebuilt.
     pub position: Position,
-    /// Whether the avatar was alive when the cells were rebuilt.
+    /// Whether the avatar was alive when the index was rebuilt.
     pub is_alive: bool,
 }
 
 impl SpatialIndex {
-    /// Inserts or replaces the state of an avatar. The cells keep the old one until they are rebuilt.
-    pub fn insert(&mut self, entity: EntityId, avatar: Avatar) {
-        self.avatars.insert(entity, avatar);
-    }
-
-    /// Removes an avatar. The cells keep it until they are rebuilt.
-    pub fn remove(&mut self, entity: EntityId) {
-        self.avatars.remove(&entity);
-    }
-
-    /// Returns the present state of an avatar; `None` if it is not in the world.
-    pub fn get(&self, entity: EntityId) -> Option<&Avatar> {
-        self.avatars.get(&entity)
-    }
-
-    /// Returns all avatars with their entities, ordered by entity.
-    pub fn iter(&self) -> impl Iterator<Item = (EntityId, &Avatar)> + Clone {
-        self.avatars.iter().map(|(entity, avatar)| (*entity, avatar))
-    }
-
-    /// Returns the number of avatars.
-    pub fn len(&self) -> usize {
-        self.avatars.len()
-    }
-
-    /// Returns whether there are no avatars.
-    pub fn is_empty(&self) -> bool {
-        self.avatars.is_empty()
-    }
-
-    /// Extrapolates all avatars by one tick, except the excluded ones.
-    pub fn extrapolate_tick(&mut self, rules: &MazeRules, is_excluded: impl Fn(EntityId) -> bool) {
-        for (_, avatar) in self.avatars.iter_mut().filter(|(entity, _)| !is_excluded(**entity)) {
-            rules.extrapolate_tick(avatar);
-        }
-    }
-
-    /// Sorts the present avatars into cells, for [`nearby`](Self::nearby).
-    pub fn rebuild_cells(&mut self) {
+    /// Sorts these avatars into cells, in place of the earlier ones.
+    pub fn rebuild(&mut self, avatars: impl Iterator<Item = IndexedAvatar>) {
         self.cells.clear();
-        self.cells.extend(self.avatars.iter().map(|(entity, avatar)| {
-            let indexed = IndexedAvatar { entity: *entity, position: avatar.position, is_alive: avatar.is_alive() };
-            (cell_of(avatar.position), indexed)
-        }));
+        self.cells.extend(avatars.map(|indexed| (cell_of(indexed.position), indexed)));
         self.cells.sort_unstable_by_key(|(cell, indexed)| (*cell, indexed.entity));
     }
 
-    /// Returns the avatars in the cells around a position, `reach` cells in each direction, as of the last call of
-    /// [`rebuild_cells`](Self::rebuild_cells).
+    /// Returns the avatars in the cells around a position, `reach` cells in each direction.
     pub fn nearby(&self, position: Position, reach: i32) -> impl Iterator<Item = IndexedAvatar> {
         let (row, column) = cell_of(position);
         (row - reach..=row + reach).flat_map(move |row| {
@@ -85,6 +40,11 @@ impl SpatialIndex {
             let in_reach = move |(cell, _): &&(IndexCell, IndexedAvatar)| *cell <= (row, column + reach);
             self.cells[from..].iter().take_while(in_reach).map(|(_, indexed)| *indexed)
         })
+    }
+
+    /// Returns all avatars.
+    pub fn iter(&self) -> impl Iterator<Item = IndexedAvatar> {
+        self.cells.iter().map(|(_, indexed)| *indexed)
     }
 }
 
@@ -96,34 +56,34 @@ fn cell_of(position: Position) -> IndexCell {
 mod tests {
     use super::*;
     use coplay::peer_world::WorldSiteId;
-    use coplay_maze::Maze;
+    use coplay_maze::{Maze, MazeRules};
 
     #[test]
     fn nearby_returns_the_avatars_of_surrounding_cells() {
         let rules = MazeRules::new(Maze::new(7, 16));
+        let indexed = |number: u32| IndexedAvatar {
+            entity: EntityId { site: WorldSiteId(number), index: 0 },
+            position: rules.spawn_avatar(&[], number.into()).position,
+            is_alive: true,
+        };
+        let all: Vec<IndexedAvatar> = (0..120).map(indexed).collect();
         let mut index = SpatialIndex::default();
-        for number in 0..120 {
-            index.insert(EntityId { site: WorldSiteId(number), index: 0 }, rules.spawn_avatar(&[], number.into()));
-        }
-        index.rebuild_cells();
+        index.rebuild(all.iter().copied());
         let mut found = 0;
-        for ((_, one), reach) in index.iter().zip([0, 1, 4].into_iter().cycle()) {
+        for (one, reach) in all.iter().zip([0, 1, 4].into_iter().cycle()) {
             let mut around: Vec<EntityId> = index.nearby(one.position, reach).map(|indexed| indexed.entity).collect();
             around.sort();
             let (row, column) = cell_of(one.position);
-            let is_near = |(_, other): &(EntityId, &Avatar)| {
+            let is_near = |other: &&IndexedAvatar| {
                 let (other_row, other_column) = cell_of(other.position);
                 (row - other_row).abs() <= reach && (column - other_column).abs() <= reach
             };
-            let expected: Vec<EntityId> = index.iter().filter(is_near).map(|(entity, _)| entity).collect();
+            let expected: Vec<EntityId> = all.iter().filter(is_near).map(|other| other.entity).collect();
             assert_eq!(around, expected);
             found += around.len();
         }
         assert!(found > 500, "only {found}");
-        index.remove(EntityId { site: WorldSiteId(0), index: 0 });
-        index.rebuild_cells();
-        let removed_found =
-            index.nearby(Position::default(), 1_000).any(|indexed| indexed.entity.site == WorldSiteId(0));
-        assert!(!removed_found && index.nearby(Position::default(), 1_000).count() == 119);
+        index.rebuild(all[1..].iter().copied());
+        assert!(index.nearby(Position::default(), 1_000).count() == 119 && index.iter().count() == 119);
     }
 }

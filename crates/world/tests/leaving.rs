@@ -25,8 +25,8 @@ fn world_at(source: u32, tick: u32) -> ServerWorld {
     world
 }
 
-fn client_input(tick: u32, run: u32) -> ClientInput {
-    ClientInput { stamp: at(tick), run, name: "Ada".into(), changes: vec![] }
+fn client_input(run: u32) -> ClientInput {
+    ClientInput { run, name: "Ada".into(), motion: vec![] }
 }
 
 /// Applies updates of server 1 to the world `to`, which must accept them.
@@ -48,10 +48,10 @@ fn silent_player_is_removed_everywhere_in_any_tick() {
     for phase in 0..UPDATE_INTERVAL {
         let mut world = world_at(1, 1_000);
         let (mut mirror, mut lossy) = (world_at(2, 1_000), world_at(3, 1_000));
-        assert!(world.on_input(at(1_000), ada, &client_input(1_000, 1)));
+        assert!(world.on_input(at(1_000), ada, &client_input(1)));
         for tick in 1_001..=1_000 + phase {
             world.advance(at(tick), tick);
-            assert!(world.on_input(at(tick), ada, &client_input(tick, 1)));
+            assert!(world.on_input(at(tick), ada, &client_input(1)));
         }
         (1_001 + phase..1_600).for_each(|tick| world.advance(at(tick), tick));
         let updates = world.take_updates();
@@ -101,7 +101,7 @@ fn leaving_player_is_removed_at_once_and_can_rejoin() {
 #[test]
 fn suspended_server_does_not_time_out_its_players() {
     let (ada, mut world) = (player_entity(&ADA), world_at(1, 1_000));
-    assert!(world.on_input(at(1_000), ada, &client_input(1_000, 1)));
+    assert!(world.on_input(at(1_000), ada, &client_input(1)));
     (1_001..1_300).for_each(|tick| world.advance(at(tick), tick));
     world.advance(at(7_000), 7_000);
     (7_001..7_150).for_each(|tick| world.advance(at(tick), tick));
@@ -114,7 +114,7 @@ fn suspended_server_does_not_time_out_its_players() {
 #[test]
 fn expired_player_is_not_revived_by_a_stale_snapshot() {
     let (ada, mut before) = (player_entity(&ADA), world_at(1, 1_000));
-    assert!(before.on_input(at(1_000), ada, &client_input(1_000, 1)));
+    assert!(before.on_input(at(1_000), ada, &client_input(1)));
     let (updates, known) = (before.take_updates(), before.snapshot(SourceId(1)));
     let mut world = world_at(2, 1_010);
     apply_updates(&updates, 1_010, &mut world);
@@ -129,7 +129,7 @@ fn expired_player_is_not_revived_by_a_stale_snapshot() {
     world.advance(at(late + 100), late + 100);
     assert!(world.entities().is_empty());
     // A player that returns overrides the server that still has its earlier state.
-    assert!(world.on_input(at(late + 100), ada, &client_input(late + 100, 2)));
+    assert!(world.on_input(at(late + 100), ada, &client_input(2)));
     for update in world.take_updates() {
         let bytes = update.to_bytes(before.rules());
         assert!(before.apply_update(at(1_001), SourceId(2), &bytes));
@@ -160,7 +160,7 @@ fn full_world_rejects_players_until_entities_expire() {
     };
     let is_full = |server: &mut Server, at: Instant, entity: EntityId| {
         let answer = server.handle_player(at, entity, &encode_ping(at)).expect("the server answers a ping");
-        let Some(ServerMessage::Pong(pong)) = ServerMessage::from_bytes(&answer, None) else {
+        let Some(ServerMessage::Pong(pong)) = ServerMessage::from_bytes(&answer) else {
             panic!("the answer is not a pong")
         };
         let input = Client::new(at, "Ada", 1).poll_input(at).expect("an input message is due");

@@ -9,8 +9,8 @@ use coplay::peer_world::{EntityId, WorldSiteId};
 use coplay::time::{Instant, TimeDelta};
 use coplay_maze::{CELL_SIZE, Controls, MazeSettings, Position, Score, UNIT};
 use coplay_world::{
-    CONSISTENCY_TOLERANCE, CONSISTENCY_WINDOW, Client, ClientInput, Directory, Pong, ServerSelector, ServerWorld,
-    player_entity,
+    CONSISTENCY_TOLERANCE, CONSISTENCY_WINDOW, Client, ClientInput, Directory, PROTOCOL_VERSION, Pong, ServerSelector,
+    ServerWorld, player_entity,
 };
 
 const KEY: [u8; 32] = [7; 32];
@@ -153,9 +153,8 @@ fn lost_input_is_retransmitted() {
 
 /// Asserts that the controls take effect on the server, and that both sides agree on the result.
 fn assert_controls_take_effect(pair: &mut ClientServerPair) {
-    let avatar = |pair: &ClientServerPair| {
-        pair.world.avatars().get(player_entity(&KEY)).expect("the player has an avatar").clone()
-    };
+    let avatar =
+        |pair: &ClientServerPair| pair.world.avatars().get(player_entity(&KEY)).expect("the player has an avatar");
     pair.set_controls(STAND);
     pair.run(500);
     let before = avatar(pair);
@@ -249,25 +248,45 @@ fn displayed_avatar_never_jumps() {
     assert!(pair.own_distance() <= 4, "{} units apart", pair.own_distance());
 }
 
+/// Every change reaches the server if the changes are further apart than the interval in which they are combined.
 #[test]
-fn late_polling_does_not_lower_the_input_rate() {
-    let started = Instant::from_nanos(5_000_000_000);
-    let mut client = Client::new(started, "Ada", 1);
-    let (mut requested, mut sent) = (0, 0);
-    // The client is polled every 3 ms, and the controls change 25 times a second.
-    for millis in (0..10_000).step_by(3) {
-        let now = started + MILLI * millis;
-        if millis >= 40 * requested {
+fn late_polling_does_not_lower_the_command_rate() {
+    let mut pair = ClientServerPair::new(20, 0);
+    pair.run(1_000);
+    let (mut requested, started, before) = (0, pair.now, pair.world.commands());
+    // The client is polled every 3 ms, and the controls change every 60 ms.
+    for millis in 0..6_000 {
+        if millis % 3 == 0 && millis >= 60 * requested {
             requested += 1;
-            client.set_controls(now, if requested % 2 == 0 { LEFT } else { FORWARD });
+            pair.set_controls(if requested % 2 == 0 { LEFT } else { FORWARD });
         }
-        if let Some(bytes) = client.poll_input(now) {
-            let input = ClientInput::from_bytes(&bytes).expect("the input is valid");
-            sent = input.changes.last().map_or(sent, |change| change.number);
-        }
+        if millis % 3 == 0 { pair.step() } else { pair.step_server() }
     }
-    assert_eq!(requested, 250);
-    assert!((248..=250).contains(&sent), "sent {sent} of {requested} changes");
+    let commands = pair.world.commands() - before;
+    assert_eq!((requested, pair.now - started), (100, MILLI * 6_000));
+    assert!((98..=100).contains(&commands), "the server got {commands} of {requested} changes");
+}
+
+/// Commands within 50 ms are combined, and a button that was pressed only for a moment still counts.
+#[test]
+fn commands_within_50_ms_are_combined() {
+    let mut pair = ClientServerPair::new(20, 0);
+    pair.run(1_000);
+    let before = pair.world.commands();
+    for controls in [LEFT, STAND, Controls { fire: true, ..STAND }, STAND] {
+        pair.set_controls(controls);
+        pair.run(10);
+    }
+    assert_eq!(pair.world.commands(), before);
+    pair.run(35);
+    assert_eq!(pair.world.commands(), before + 1);
+    pair.run(30);
+    let avatar = pair.world.avatars().get(player_entity(&KEY)).expect("the player has an avatar");
+    assert!(avatar.turn_rate != 0 && avatar.shots.iter().len() == 1, "{avatar:?}");
+    pair.run(500);
+    assert_eq!(pair.world.commands(), before + 2);
+    let avatar = pair.world.avatars().get(player_entity(&KEY)).expect("the player has an avatar");
+    assert!(avatar.turn_rate == 0 && avatar.shots.iter().len() == 1, "{avatar:?}");
 }
 
 /// Returns the present distance between the client's and the server's position of each avatar, in units, where both are
@@ -310,7 +329,7 @@ fn consistency_matches_the_true_discrepancy() {
     for delay_ms in [10, 40, 120] {
         let mut pair = ClientServerPair::with_ninjas(6, delay_ms, 0);
         pair.run(3_000);
-        for _ in 0..4 {
+        for _ in 0..6 {
             for (entity, area) in true_discrepancies(&mut pair) {
                 let measured = pair.client.consistency(entity).expect("the avatar was displayed all the time");
                 // An avatar walks 8 units in a tick, and the last states have not arrived yet.
@@ -371,7 +390,13 @@ fn server_moves_do_not_count_as_received() {
             selector.on_pong(
                 now,
                 server,
-                &Pong { stamp: now - MILLI * 10, is_draining: false, is_full: false, player_count: 0 },
+                &Pong {
+                    stamp: now - MILLI * 10,
+                    is_draining: false,
+                    is_full: false,
+                    player_count: 0,
+                    protocol_version: PROTOCOL_VERSION,
+                },
             );
         }
         if selector.select(now, pair.client.last_received(), false).is_some() {
@@ -415,7 +440,7 @@ fn last_step_interpolates_between_ticks() {
     });
     assert!(moved);
     let ([before, after], part) = pair.client.last_step().expect("the player has an avatar");
-    assert_eq!(after, pair.client.avatar().map(|own| (own.position, own.heading)).unwrap());
+    assert_eq!(before, pair.client.avatar().map(|own| (own.position, own.heading)).unwrap());
     assert!((0.0..1.0).contains(&part), "{part}");
     assert!((1..=16).contains(&before.0.distance(after.0)), "{} units in a tick", before.0.distance(after.0));
 }

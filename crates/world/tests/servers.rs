@@ -153,9 +153,11 @@ impl SimulatedWorld {
         let (now, servers) = (self.now, self.servers.len());
         if to >= servers {
             let player = &mut self.players[to - servers];
-            match ServerMessage::from_bytes(bytes, player.client.rules()) {
+            match ServerMessage::from_bytes(bytes) {
                 Some(ServerMessage::Pong(pong)) => player.selector.on_pong(now, from, &pong),
-                _ if player.selector.current() == Some(from) => _ = player.client.handle_datagram(now, bytes),
+                Some(message) if player.selector.current() == Some(from) => {
+                    _ = player.client.handle_message(now, message);
+                }
                 _ => {}
             }
             return;

@@ -13,7 +13,7 @@ use crate::load::{BotFleet, FleetConfig, FleetTotals};
 use crate::metrics::process_usage;
 
 /// Commands per second of every player.
-const COMMANDS_PER_SECOND: u32 = 25;
+const COMMANDS_PER_SECOND: u32 = 16;
 /// Number of players that join per second.
 const JOINS_PER_SECOND: u32 = 200;
 /// Time limit for all players to join, counted from the start of the last bot.
@@ -22,7 +22,7 @@ const JOIN_TIMEOUT: Duration = Duration::from_secs(10);
 const SETTLE_TIME: Duration = Duration::from_secs(2);
 /// Largest age of a server's report that the computation of its rates takes into account, in seconds.
 const MAX_STATE_AGE_SECONDS: f64 = 0.6;
-/// Minimum share of the nominal 25 commands per player and second that the bots must issue, and that the servers must
+/// Minimum share of the nominal 16 commands per player and second that the bots must issue, and that the servers must
 /// receive.
 const MIN_COMMAND_SHARE: f64 = 0.95;
 
@@ -36,15 +36,15 @@ players             ms    ms      %        %    received    issued   a server   
 /// Result of the measurement of one row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// All players were in the world, the servers received at least 95 % of the nominal 25 commands per player and
+    /// All players were in the world, the servers received at least 95 % of the nominal 16 commands per player and
     /// second, and the 99 % quantile of the event delay was at most 150 ms at each server.
     Carried,
-    /// The bots issued less than 95 % of the nominal 25 commands per player and second: the result says nothing about
+    /// The bots issued less than 95 % of the nominal 16 commands per player and second: the result says nothing about
     /// the servers.
     LoadNotOffered,
     /// A player was not in the world before or after the measurement.
     PlayersMissing,
-    /// The servers received less than 95 % of the nominal 25 commands per player and second.
+    /// The servers received less than 95 % of the nominal 16 commands per player and second.
     CommandsLost,
     /// The 99 % quantile of the event delay exceeded 150 ms at one of the servers, or a server delivered no event of
     /// the others although they issued some.
@@ -299,26 +299,26 @@ mod tests {
 
     #[test]
     fn row_is_carried_only_if_every_criterion_holds() {
-        let good = row(30, 7_500, 2_500, "0,0,9,98,2");
+        let good = row(30, 4_800, 1_600, "0,0,9,98,2");
         assert_eq!(
             (good.verdict, good.p50_ms, good.p99_ms),
             (Verdict::Carried, 4, 5),
             "counts from before the measurement are included"
         );
         assert!(
-            (good.commands_received - 25.0).abs() < 0.01 && (good.commands_offered - 25.0).abs() < 0.01,
+            (good.commands_received - 16.0).abs() < 0.01 && (good.commands_offered - 16.0).abs() < 0.01,
             "{good:?}"
         );
-        assert_eq!(row(29, 7_500, 2_500, "0,0,9,98,2").verdict, Verdict::PlayersMissing);
-        assert_eq!(row(30, 7_500, 2_300, "0,0,9,98,2").verdict, Verdict::CommandsLost);
-        assert_eq!(row(30, 7_000, 2_500, "0,0,9,98,2").verdict, Verdict::LoadNotOffered);
+        assert_eq!(row(29, 4_800, 1_600, "0,0,9,98,2").verdict, Verdict::PlayersMissing);
+        assert_eq!(row(30, 4_800, 1_500, "0,0,9,98,2").verdict, Verdict::CommandsLost);
+        assert_eq!(row(30, 4_500, 1_600, "0,0,9,98,2").verdict, Verdict::LoadNotOffered);
         assert_eq!(
-            (row(30, 7_500, 2_500, "0,0,9").p99_ms, row(30, 7_500, 2_500, "0,0,9").verdict),
+            (row(30, 4_800, 1_600, "0,0,9").p99_ms, row(30, 4_800, 1_600, "0,0,9").verdict),
             (500, Verdict::EventsLate)
         );
         let late = format!("0,0,9,98{},2", ",0".repeat(147));
         assert_eq!(
-            (row(30, 7_500, 2_500, &late).p99_ms, row(30, 7_500, 2_500, &late).verdict),
+            (row(30, 4_800, 1_600, &late).p99_ms, row(30, 4_800, 1_600, &late).verdict),
             (152, Verdict::EventsLate)
         );
     }

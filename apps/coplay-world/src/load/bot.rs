@@ -196,9 +196,10 @@ impl Bot {
     }
 
     fn handle_message(&mut self, now: Instant, from: PeerKey, bytes: &[u8]) {
-        if let Some(ServerMessage::Pong(pong)) = ServerMessage::from_bytes(bytes, None) {
+        let Some(message) = ServerMessage::from_bytes(bytes) else { return };
+        if let ServerMessage::Pong(pong) = message {
             self.selector.on_pong(now, from, &pong);
-        } else if self.selector.current() == Some(from) && self.client.handle_datagram(now, bytes) {
+        } else if self.selector.current() == Some(from) && self.client.handle_message(now, message) {
             if self.last_spawn.is_some() {
                 self.stats.longest_silence_ms =
                     self.stats.longest_silence_ms.max((now - self.last_received).as_millis_f64());
@@ -381,11 +382,7 @@ mod tests {
         let at = |tick: u32| Instant::ZERO + coplay_world::TICK_DURATION * i64::from(tick);
         let join = |world: &mut ServerWorld, tick: u32| {
             world.advance(at(tick), tick);
-            world.on_input(
-                at(tick),
-                entity,
-                &ClientInput { stamp: at(tick), run: 1, name: "Ada".into(), changes: vec![] },
-            );
+            world.on_input(at(tick), entity, &ClientInput { run: 1, name: "Ada".into(), motion: vec![] });
             (world.avatars().get(entity).expect("the player has an avatar").spawn_count, tick)
         };
         let (joined, stayed) = (join(&mut world, 1_000), join(&mut world, 1_090));

@@ -4,10 +4,38 @@ use super::policy::DropAmount;
 use super::{Delivery, DeliveryOrder, DropPolicy, EventFate, EventStream, GtdMeasure, Mirror, MirrorEvent, SourceId};
 use crate::time::{GroupInstant, Instant, TimeDelta};
 
+/// An event that is being delivered, without its payload.
+struct SettledEvent {
+    source: SourceId,
+    seq: u64,
+    at: GroupInstant,
+    key: u64,
+    gtd: TimeDelta,
+    is_out_of_order: bool,
+}
+
 impl Mirror {
     /// Returns the next event, which the game must apply before the host program calls this mirror again. `None` if no
     /// event can be delivered now.
     pub fn poll_delivery(&mut self, now: Instant) -> Option<Delivery<'_>> {
+        let settled = self.settle_next(now)?;
+        self.delivery(settled)
+    }
+
+    /// Returns the next event of another mirror, like [`poll_delivery`](Self::poll_delivery): for games that apply
+    /// their own events when they issue them.
+    pub fn poll_remote_delivery(&mut self, now: Instant) -> Option<Delivery<'_>> {
+        let settled = loop {
+            let settled = self.settle_next(now)?;
+            if settled.source != self.config.source {
+                break settled;
+            }
+        };
+        self.delivery(settled)
+    }
+
+    /// Settles the next event that can be delivered.
+    fn settle_next(&mut self, now: Instant) -> Option<SettledEvent> {
         self.now = self.now.max(now);
         self.apply_hold_policy();
         let (source, seq) = self.next_deliverable()?;
@@ -27,7 +55,13 @@ impl Mirror {
                 self.on_sample(gtd);
             }
         }
+        Some(SettledEvent { source, seq, at, key, gtd, is_out_of_order })
+    }
+
+    fn delivery(&self, settled: SettledEvent) -> Option<Delivery<'_>> {
+        let SettledEvent { source, seq, at, key, gtd, is_out_of_order } = settled;
         let payload = self.streams.get(&source)?.event(seq)?.payload();
+        let is_own = source == self.config.source;
         Some(Delivery { source, seq, at, key, payload, gtd, is_own, is_out_of_order })
     }
 

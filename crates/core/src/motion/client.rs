@@ -8,8 +8,8 @@ use super::encode::put_motion;
 use super::peer::{IncarnationOrder, MotionPeer};
 use super::simulator::Simulator;
 use super::{
-    CommandNumber, Consistency, MAX_OBJECTS, MotionConfig, MotionConfigError, MotionPredictor, MotionTimer, ObjectId,
-    ObjectMoment,
+    CommandNumber, Consistency, MAX_OBJECTS, MAX_UNKNOWN_OBJECTS, MotionConfig, MotionConfigError, MotionPredictor,
+    MotionTimer, ObjectId, ObjectMoment,
 };
 use crate::codec::{BufferFull, DecodeError, MAX_DATAGRAM};
 use crate::motion::message::{MotionDatagramWriter, MotionItem, MotionItems};
@@ -263,7 +263,7 @@ impl<P: MotionPredictor> MotionClient<P> {
             self.ensure_object(object);
         }
         let Some((remote, context)) = self.receive_context(sent, object) else {
-            if self.unsubscribed.len() < MAX_OBJECTS {
+            if self.unsubscribed.len() < MAX_UNKNOWN_OBJECTS {
                 self.unsubscribed.insert(object);
             }
             return;
@@ -283,7 +283,7 @@ impl<P: MotionPredictor> MotionClient<P> {
         if self.objects.remove(&object).is_some() {
             self.push_event(MotionClientEvent::Removed(object));
         }
-        if self.unsubscribed.len() < MAX_OBJECTS {
+        if self.unsubscribed.len() < MAX_UNKNOWN_OBJECTS {
             self.unsubscribed.insert(object);
         }
     }
@@ -337,7 +337,7 @@ impl<P: MotionPredictor> MotionClient<P> {
     fn put_commands(&mut self, datagram: &mut MotionDatagramWriter<'_>) -> Result<(), BufferFull> {
         let (now, retransmit_timeout) = (self.now, self.server.retransmit_timeout());
         for (object, remote) in &mut self.objects {
-            if !remote.is_command_due(now, retransmit_timeout) {
+            if !remote.is_command_due(now, (retransmit_timeout, &self.config)) {
                 continue;
             }
             if let (Some(controller), Some(simulator)) = (&mut remote.controller, &mut remote.simulator) {
@@ -359,12 +359,14 @@ impl<P: MotionPredictor> MotionClient<P> {
 
     /// Returns the time by which the host program must poll again, if no datagram arrives before.
     pub fn poll_timeout(&self) -> Instant {
-        let retransmit_timeout = self.server.retransmit_timeout();
-        let combining_ends_at =
-            |remote: &RemoteObjectOf<P>| remote.controller.as_ref()?.combining_ends_at(&self.config);
-        let soonest = self.objects.values().filter_map(combining_ends_at).min();
-        let next = self.server.next_probe().min(self.now + retransmit_timeout);
-        soonest.map_or(next, |at| at.min(next)).max(self.now + TimeDelta::from_micros(1))
+        let next = self.server.next_probe().min(self.now + self.server.retransmit_timeout());
+        self.combining_ends_at().map_or(next, |at| at.min(next)).max(self.now + TimeDelta::from_micros(1))
+    }
+
+    /// Returns the end of the first combine interval to end, after which a command is due. `None` if there is none.
+    pub fn combining_ends_at(&self) -> Option<Instant> {
+        let of = |remote: &RemoteObjectOf<P>| remote.controller.as_ref()?.combining_ends_at(&self.config);
+        self.objects.values().filter_map(of).min()
     }
 
     /// Predicts an object at `now`, or at the latest time that this client was called with if that is later. `None`
@@ -395,7 +397,7 @@ impl<P: MotionPredictor> MotionClient<P> {
     /// Returns whether a command of an own object is due to be sent, for the first time or again.
     pub fn is_command_due(&self, now: Instant) -> bool {
         let retransmit_timeout = self.server.retransmit_timeout();
-        self.objects.values().any(|remote| remote.is_command_due(now, retransmit_timeout))
+        self.objects.values().any(|remote| remote.is_command_due(now, (retransmit_timeout, &self.config)))
     }
 
     /// Returns the motion vector of the object's newest known command. `None` until the server has sent its state.

@@ -112,11 +112,15 @@ impl<S: Clone, V: Clone> ClientObject<S, V> {
     }
 
     /// Returns whether a command of this client is due to be sent. While the local state is unverified, none is.
-    pub(super) fn is_command_due(&self, now: Instant, retransmit_timeout: TimeDelta) -> bool {
+    pub(super) fn is_command_due(
+        &self,
+        now: Instant,
+        (retransmit_timeout, config): (TimeDelta, &MotionConfig),
+    ) -> bool {
         let (Some(controller), Some(simulator), false) = (&self.controller, &self.simulator, self.is_unverified) else {
             return false;
         };
-        controller.is_due(now, simulator.commands.newest().number, retransmit_timeout)
+        controller.is_due(now, simulator.commands.newest().number, (retransmit_timeout, config))
     }
 
     /// Returns whether to send a subscription request now. Requests repeat after `retransmit_timeout` while the state

@@ -100,10 +100,15 @@ impl<V: Clone> LocalController<V> {
     }
 
     /// Returns whether the commands must be sent to the server now. `newest` is the number of the newest one.
-    pub(super) fn is_due(&self, now: Instant, newest: CommandNumber, retransmit_timeout: TimeDelta) -> bool {
+    pub(super) fn is_due(
+        &self,
+        now: Instant,
+        newest: CommandNumber,
+        (retransmit_timeout, config): (TimeDelta, &MotionConfig),
+    ) -> bool {
         let is_missing = self.acked.is_none_or(|acked| acked < newest);
         let is_time = self.last_sent_at.is_none_or(|last| now - last >= retransmit_timeout);
-        self.combining_since.is_none() && is_missing && is_time
+        self.combining_ends_at(config).is_none_or(|ends_at| ends_at <= now) && is_missing && is_time
     }
 
     /// Notes that the commands were sent to the server. With [`SyncMethod::Paper`], sets Td when the newest command is

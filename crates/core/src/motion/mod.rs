@@ -59,9 +59,11 @@ pub use simulator::ObjectMoment;
 pub use timer::{DelayEstimate, MotionTimer, TimerRate};
 
 /// Maximum number of objects of a server, and of objects that a client controls or subscribes to.
-pub const MAX_OBJECTS: usize = 4_096;
+pub const MAX_OBJECTS: usize = 16_384;
 /// Maximum number of clients of a server.
-pub const MAX_CLIENTS: usize = 1_024;
+pub const MAX_CLIENTS: usize = 4_096;
+/// Maximum number of unknown objects that a server or client keeps in mind for the other end.
+const MAX_UNKNOWN_OBJECTS: usize = 4_096;
 
 /// Interval of timer updates to a subscriber while the object gets no command. With [`SyncMethod::Clocks`] they correct
 /// the drift of the clocks.

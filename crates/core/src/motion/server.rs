@@ -9,8 +9,8 @@ use super::command_history::CommandReceipt;
 use super::encode::{put_motion, put_timer};
 use super::peer::{IncarnationOrder, MotionPeer};
 use super::{
-    ClientId, CommandNumber, MAX_CLIENTS, MAX_OBJECTS, MotionConfig, MotionConfigError, MotionPredictor, ObjectId,
-    ObjectMoment, TIMER_UPDATE_INTERVAL,
+    ClientId, CommandNumber, MAX_CLIENTS, MAX_OBJECTS, MAX_UNKNOWN_OBJECTS, MotionConfig, MotionConfigError,
+    MotionPredictor, ObjectId, ObjectMoment, TIMER_UPDATE_INTERVAL,
 };
 use crate::codec::{BufferFull, DecodeError, MAX_DATAGRAM};
 use crate::motion::message::{MotionDatagramWriter, MotionItem, MotionItems};
@@ -401,7 +401,7 @@ impl<P: MotionPredictor> MotionServer<P> {
             }
         } else if exists {
             self.push_event(MotionServerEvent::SubscriptionRequested(client, object));
-        } else if record.subscriptions.len() < MAX_OBJECTS {
+        } else if record.subscriptions.len() < MAX_UNKNOWN_OBJECTS {
             record.subscriptions.insert(object, ObjectSubscription::UNKNOWN_OBJECT);
         }
     }

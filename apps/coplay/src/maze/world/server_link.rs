@@ -12,7 +12,9 @@ use coplay_net::key::random_bytes;
 use coplay_net::ticket::Ticket;
 use coplay_net::{Incoming, PeerAddr, PeerKey, Transport, clock};
 use coplay_shell::error::AppError;
-use coplay_world::{CONSISTENCY_TOLERANCE, Client, ConsistencySummary, ServerMessage, ServerSelector};
+use coplay_world::{
+    CONSISTENCY_TOLERANCE, Client, ConsistencySummary, PROTOCOL_VERSION, ServerMessage, ServerSelector,
+};
 
 use super::notices::NoticeTracker;
 use crate::connect::{self, Connection};
@@ -24,7 +26,8 @@ use crate::summary::Summary;
 const SILENCE_NOTICE_AFTER: TimeDelta = TimeDelta::from_millis(1_500);
 /// Silence of all servers after which the game ends with an error.
 const SILENCE_TIMEOUT: TimeDelta = TimeDelta::from_secs(30);
-/// Join timeout if every server address has refused the secret, or all servers are full: waiting longer is pointless.
+/// Join timeout if every server address has refused the secret, or all servers are full or of another version: waiting
+/// longer is pointless.
 const REFUSAL_TIMEOUT: TimeDelta = TimeDelta::from_secs(3);
 /// Interval at which silent servers are redialed.
 const REDIAL_INTERVAL: TimeDelta = TimeDelta::from_secs(2);
@@ -135,14 +138,16 @@ impl ServerLink {
     }
 
     /// Waits until the client has an avatar in the world. Returns `false` if a signal asked the program to stop. Fails
-    /// after 15 s, or after 3 s if all servers are full or all of them have refused the secret.
+    /// after 15 s, or after 3 s if all servers are full, speak another version, or have refused the secret.
     pub(super) fn wait_until_joined(&mut self) -> Result<bool, AppError> {
         while self.client.avatar().is_none() {
             if crate::signals::is_stop_requested() {
                 return Ok(false);
             }
             let now = clock::now();
-            let is_hopeless = self.is_refused_everywhere() || self.selector.are_all_full(now);
+            let is_hopeless = self.is_refused_everywhere()
+                || self.selector.are_all_full(now)
+                || self.selector.other_protocol_version().is_some();
             if now - self.started >= if is_hopeless { REFUSAL_TIMEOUT } else { JOIN_TIMEOUT } {
                 return Err(self.join_error());
             }
@@ -159,6 +164,9 @@ impl ServerLink {
     }
 
     fn join_error(&self) -> AppError {
+        if let Some(theirs) = self.selector.other_protocol_version() {
+            return protocol_error(theirs);
+        }
         if self.selector.are_all_full(clock::now()) {
             return AppError::failure("the world is full")
                 .hint("run the same command again in 5 minutes, when the places of players who left are free");
@@ -239,9 +247,10 @@ impl ServerLink {
     }
 
     fn on_datagram(&mut self, at: Instant, from: PeerKey, bytes: &[u8]) {
-        if let Some(ServerMessage::Pong(pong)) = ServerMessage::from_bytes(bytes, None) {
+        let Some(message) = ServerMessage::from_bytes(bytes) else { return };
+        if let ServerMessage::Pong(pong) = message {
             self.selector.on_pong(at, from, &pong);
-        } else if self.selector.current() == Some(from) && self.client.handle_datagram(at, bytes) {
+        } else if self.selector.current() == Some(from) && self.client.handle_message(at, message) {
             let mirrors = self.client.mirrors().to_vec();
             self.add_addrs(mirrors);
         }
@@ -294,10 +303,34 @@ impl ServerLink {
     }
 }
 
+/// Returns the error for servers that speak another version of the world protocol.
+fn protocol_error(theirs: u8) -> AppError {
+    let older = if theirs < PROTOCOL_VERSION { "the servers" } else { "this program" };
+    AppError::failure(format!(
+        "the servers of this world speak version {theirs} of the world protocol, this program version {PROTOCOL_VERSION}"
+    ))
+    .hint(format!("update {older}, so that both come from the same release of coplay"))
+}
+
 fn is_socket_addr(addr: &str) -> bool {
     addr.parse::<SocketAddr>().is_ok()
 }
 
 fn is_iroh_addr(addr: &str) -> bool {
     IrohAddr::from_peer_addr(&PeerAddr(addr.into())).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn player_is_told_both_protocol_versions_and_what_to_update() {
+        let (older, newer) = (protocol_error(1).to_string(), protocol_error(PROTOCOL_VERSION + 1).to_string());
+        for (text, theirs) in [(&older, 1), (&newer, PROTOCOL_VERSION + 1)] {
+            let versions =
+                format!("speak version {theirs} of the world protocol, this program version {PROTOCOL_VERSION}");
+            assert!(text.contains(&versions), "{text}");
+        }
+    }
 }

@@ -4,6 +4,9 @@
 //! go in; datagrams, [`Request`]s and [`Event`]s come out. The host program owns the machine, the sockets and the
 //! clock. See the [crate] for a complete example.
 //!
+//! The session coordinates parts, one per module, each of which owns its state. This file contains all methods of
+//! [`Session`]: it passes each part what that part reads of the others, and carries out what the part returns.
+//!
 //! Invariants:
 //! - Frames are confirmed in sequence. A frame is confirmed when it is stepped with the inputs that every site gave for
 //!   it. No site steps a frame that is further past its last confirmed frame than the prediction window. Every
@@ -2242,10 +2245,8 @@ impl Session {
         let mut refused = SiteSet::EMPTY;
         for extra in tick.extras.iter() {
             match extra {
-                Extra::Leave(last) if self.members.ballots.muted().contains(self.peers[index].site()) => {
-                    // A site that takes part in a ballot about the peer has reported the end of the peer's inputs.
-                    let _ = last;
-                }
+                // A site that takes part in a ballot about the peer has reported the end of the peer's inputs.
+                Extra::Leave(_) if self.members.ballots.muted().contains(self.peers[index].site()) => {}
                 Extra::Leave(last) => self.apply_leave(index, last),
                 Extra::LeaveReport(site, last) => {
                     self.members.reports.on_leave(index, site, last);

@@ -507,4 +507,52 @@ mod tests {
         }
         assert_eq!(ages.high_percentile(), 3);
     }
+
+    fn facts(input_delay: u32, prediction_window: u32) -> TuningFacts {
+        TuningFacts {
+            own_site: SiteId::new(0).unwrap(),
+            playing: SiteSet::first(2),
+            period: PERIOD,
+            rollback_slots: 8,
+            delays: crate::session::delay_settings::DelaySchedule::fixed(input_delay, prediction_window).current(),
+        }
+    }
+
+    /// Returns the evaluation, counted from 1, that first changes the delay settings, and the new ones, if the other
+    /// site reports this input age and this site measures 3 frames.
+    fn first_change(reported_age: u32, facts: &TuningFacts) -> Option<(usize, u32, u32)> {
+        let mut tuning = Tuning::new(Instant::ZERO, Some(MachineCosts::default()));
+        (0..600).for_each(|_| tuning.record_input_age(|| 3, TimeDelta::ZERO, PERIOD));
+        let stats = TuningStats { input_age: reported_age, max_prediction_window: 8 };
+        tuning.on_stats(SiteId::new(1).unwrap(), stats);
+        (1..=50).find_map(|second| {
+            let now = Instant::ZERO + TimeDelta::from_secs(second + 1);
+            match tuning.update(now, true, facts).expect("an evaluation is due every second") {
+                Some(CommandKind::SetDelay { input_delay, prediction_window, .. }) => {
+                    Some((second as usize, input_delay, prediction_window))
+                }
+                _ => None,
+            }
+        })
+    }
+
+    #[test]
+    fn delay_settings_change_by_one_frame_towards_the_highest_input_age() {
+        assert_eq!(first_change(3, &facts(2, 2)), None, "the lead is the input age plus one spare frame");
+        assert_eq!(first_change(5, &facts(2, 2)), Some((1, 2, 3)), "frames wait: one evaluation is enough");
+        assert_eq!(first_change(4, &facts(2, 2)), Some((2, 2, 3)), "only the spare frame is missing");
+        assert_eq!(first_change(3, &facts(2, 4)), Some((12, 2, 3)), "the lead is two frames too long");
+        assert_eq!(first_change(3, &facts(2, 3)), Some((45, 2, 2)), "the lead is one frame too long");
+        assert_eq!(first_change(3, &facts(3, 1)), Some((12, 2, 2)), "the same lead, split differently");
+    }
+
+    #[test]
+    fn nothing_changes_until_all_players_have_sent_statistics() {
+        let mut tuning = Tuning::new(Instant::ZERO, Some(MachineCosts::default()));
+        let now = Instant::ZERO + TimeDelta::from_secs(2);
+        assert_eq!(tuning.update(now - TimeDelta::from_nanos(1), true, &facts(2, 20)), None, "too early");
+        assert_eq!(tuning.update(now, true, &facts(2, 20)), Some(None));
+        assert!(tuning.is_due());
+        assert_eq!(Tuning::new(Instant::ZERO, None).update(now, true, &facts(2, 2)), None, "tuning is off");
+    }
 }

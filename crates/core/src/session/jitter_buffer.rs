@@ -74,12 +74,12 @@ impl JitterBufferModel {
 
     /// Returns whether a pause helps a buffer with the inputs of this many frames: it is below the low watermark and a
     /// pause can fill it, or above the high watermark.
-    pub(super) fn is_pause_due(&self, buffered: i64) -> bool {
+    fn is_pause_due(&self, buffered: i64) -> bool {
         buffered < self.low_watermark() && self.is_pause_useful() || buffered > self.high_watermark()
     }
 
     /// Returns the duration of a pause: the input delay, at most 1 s.
-    pub(super) fn pause_duration(&self) -> TimeDelta {
+    fn pause_duration(&self) -> TimeDelta {
         self.input_delay.min(MAX_PAUSE)
     }
 
@@ -100,6 +100,17 @@ impl JitterBufferModel {
     pub fn high_watermark(&self) -> i64 {
         self.frames_in(self.initial_size())
     }
+}
+
+/// Returns the duration of the pause that the first buffer out of its range needs; `None` if all buffers are in range.
+/// A buffer is given by the peer's clock and the number of frames whose inputs it holds.
+pub(super) fn needed_pause<'a>(
+    period: TimeDelta,
+    input_delay: u32,
+    buffers: impl Iterator<Item = (&'a Clock, i64)>,
+) -> Option<TimeDelta> {
+    let mut models = buffers.map(|(clock, buffered)| (JitterBufferModel::new(period, input_delay, clock), buffered));
+    models.find(|(model, buffered)| model.is_pause_due(*buffered)).map(|(model, _)| model.pause_duration())
 }
 
 /// The newest pause of all sites, which may be over.

@@ -4,6 +4,9 @@
 //! go in; datagrams, [`Request`]s and [`Event`]s come out. The host program owns the machine, the sockets and the
 //! clock. See the [crate] for a complete example.
 //!
+//! The session coordinates parts, one per module, each of which owns its state. This file contains all methods of
+//! [`Session`]: it passes each part what that part reads of the others, and carries out what the part returns.
+//!
 //! Invariants:
 //! - Frames are confirmed in sequence. A frame is confirmed when it is stepped with the inputs that every site gave for
 //!   it. No site steps a frame that is further past its last confirmed frame than the prediction window. Every
@@ -76,7 +79,7 @@ use crate::codec::{BufferFull, DecodeError, MAX_DATAGRAM, VERSION};
 use crate::frame::Frame;
 use crate::id::{Addr, SiteId, SiteSet};
 use crate::input::{InputWord, Recovery};
-use crate::pace::{MasterObservation, Pacer, Pacing};
+use crate::pace::{Pacer, Pacing};
 use crate::session::message::{
     ClockProbe, CommandKind, Extra, Hello, MembershipDecision, PauseRequest, Refusal, RelayedInputs, ScheduledCommand,
     SenderIdentity, Tick, TickDigest, Vote, is_tick,
@@ -93,7 +96,7 @@ use event::SessionEventQueue;
 use feed_output::Publisher;
 use frame_schedule::FrameSchedule;
 use irrevocable::irrevocable_end;
-use jitter_buffer::PauseChange;
+use jitter_buffer::{PauseChange, needed_pause};
 use join::{JoinProgress, first_neutral_end, neutral_inputs_end, settling_inputs_end};
 use leave::OwnLeave;
 use lobby::{ALIVE_TIMEOUT, Lobby};
@@ -490,7 +493,8 @@ impl Session {
         if let Some(settings) = self.timeline.delays_mut().apply_due(frame) {
             self.on_delay_settings(settings);
         }
-        let master = self.zhao_master();
+        let setter = self.pace.schedule.setter().filter(|_| self.config.pacing == Pacing::Zhao);
+        let master = setter.and_then(|setter| self.peers.observe_master(setter));
         self.pace.schedule.on_begin(now, frame, master);
         self.life.phase = self.sample_or_await_inputs(now);
     }
@@ -509,15 +513,6 @@ impl Session {
         self.output.stats.prediction_window = settings.prediction_window;
         let dither_site = Some(self.config.site).filter(|_| settings.prediction_window > 0);
         self.pace.schedule.set_lead(settings.lead(), dither_site);
-    }
-
-    /// Returns the newest observation of the master, for Algorithm 4 of Zhao et al.; `None` with other pacing, at the
-    /// master itself, and until a tick of the master and a round trip to it are known.
-    fn zhao_master(&self) -> Option<MasterObservation> {
-        let setter = self.pace.schedule.setter().filter(|_| self.config.pacing == Pacing::Zhao)?;
-        let peer = self.peers.of_site(setter)?;
-        let last_received = peer.inputs().end().checked_sub(1).filter(|_| peer.has_played())?;
-        Some(MasterObservation { last_received, received_at: peer.last_input_at(), rtt: peer.clock().rtt()? })
     }
 
     /// Handles the local input that [`Request::Sample`] asked for: one word per player, of which only the bits that
@@ -776,11 +771,8 @@ impl Session {
         if !is_enabled {
             return false;
         }
-        let model = |peer: &Peer| JitterBufferModel::new(self.nominal_period(), delays.input_delay, peer.clock());
-        let is_starving = |peer: &&Peer| model(peer).is_pause_due(self.timeline.buffered_frames(peer));
-        let Some(duration) = self.peers.playing().find(is_starving).map(|peer| model(peer).pause_duration()) else {
-            return false;
-        };
+        let buffers = self.peers.playing().map(|peer| (peer.clock(), self.timeline.buffered_frames(peer)));
+        let Some(duration) = needed_pause(self.nominal_period(), delays.input_delay, buffers) else { return false };
         let Some(until) = self.peers.group_time(now + duration) else { return false };
         let request = PauseRequest { requested_by: self.config.site, frame, until_ns: until.as_nanos() };
         self.begin_pause(now, request, now + duration);
@@ -886,17 +878,11 @@ impl Session {
             if leave.is_complete(now, &self.peers) {
                 self.end_session(leave.reason);
             }
-        } else if let Some(site) = self.timed_out_site(now) {
+        } else if let Some(limit) = self.config.silence_timeout
+            && let Some(site) = self.peers.timed_out_site(now, limit)
+        {
             self.end_session(SessionEnd::Silent(site));
         }
-    }
-
-    fn timed_out_site(&self, now: Instant) -> Option<SiteId> {
-        let limit = self.config.silence_timeout?;
-        let has_ended = |peer: &Peer| peer.absent_from().is_some_and(|last| peer.inputs().end() >= last);
-        let is_complete = |peer: &Peer| has_ended(peer) && peer.join_frame().is_none();
-        let is_silent = |peer: &&Peer| !is_complete(peer) && now - peer.last_received_at() > limit;
-        self.peers.iter().find(is_silent).map(Peer::site)
     }
 
     /// Sends this site's statistics once per second; the coordinator also changes the delay settings if needed.
@@ -1001,8 +987,7 @@ impl Session {
     fn end_if_alone(&mut self) {
         let settings = &self.config.settings;
         let has_open_seats = settings.starting_sites != SiteSet::first(usize::from(settings.site_count));
-        let has_left = |peer: &Peer| peer.is_free() && !peer.is_dropped();
-        if !self.config.can_play_alone && !has_open_seats && self.peers.iter().all(has_left) {
+        if !self.config.can_play_alone && !has_open_seats && self.peers.have_all_left() {
             self.end_session(SessionEnd::Alone);
         }
     }
@@ -2242,10 +2227,8 @@ impl Session {
         let mut refused = SiteSet::EMPTY;
         for extra in tick.extras.iter() {
             match extra {
-                Extra::Leave(last) if self.members.ballots.muted().contains(self.peers[index].site()) => {
-                    // A site that takes part in a ballot about the peer has reported the end of the peer's inputs.
-                    let _ = last;
-                }
+                // A site that takes part in a ballot about the peer has reported the end of the peer's inputs.
+                Extra::Leave(_) if self.members.ballots.muted().contains(self.peers[index].site()) => {}
                 Extra::Leave(last) => self.apply_leave(index, last),
                 Extra::LeaveReport(site, last) => {
                     self.members.reports.on_leave(index, site, last);
@@ -2310,19 +2293,8 @@ impl Session {
 
     /// Returns the peer that sent a tick: by address, or by the identity in the tick if the peer has moved.
     fn sender_of(&mut self, from: Addr, tick: &Tick<'_>) -> Option<usize> {
-        if tick.identity.is_some_and(|identity| identity.session_id != self.config.session_id) {
-            return None;
-        }
-        if let Some(index) = self.peers.index_at(from) {
-            let is_other = tick.identity.is_some_and(|identity| identity.site != self.peers[index].site().number());
-            return (!is_other).then_some(index);
-        }
-        let identity = tick.identity?;
-        let index = self.peers.iter().position(|peer| peer.site().number() == identity.site)?;
-        // Only the newest tick moves a peer, so that an old stray packet cannot move it back.
-        let stamp = self.peers[index].expand_stamp(tick.probe?.stamp_us);
-        let is_newer = self.peers[index].is_newer_stamp(stamp);
-        self.accept_address(index, from, is_newer).then_some(index)
+        let (index, moved) = self.peers.sender_of(from, tick, self.config.session_id)?;
+        self.accept_address(index, from, moved).then_some(index)
     }
 
     /// Returns whether a packet of a peer may come from this address. Another address than the known one is accepted
@@ -2394,8 +2366,7 @@ impl Session {
         let is_of_session = hello.session_id == self.config.session_id;
         let index = self.peers.index_of(hello.site).filter(|_| is_of_session);
         // A peer cannot send hellos for another site.
-        let is_forged = self.peers.iter().any(|peer| peer.addr() == from && peer.site() != hello.site);
-        let Some(index) = index.filter(|_| !is_forged) else {
+        let Some(index) = index.filter(|_| !self.peers.is_taken(from, hello.site)) else {
             self.output.stats.dropped_datagrams.strangers += 1;
             return;
         };

@@ -9,6 +9,8 @@ use core::ops::{Deref, DerefMut};
 use super::peer::{Peer, Seat};
 use crate::frame::Frame;
 use crate::id::{Addr, SiteId, SiteSet};
+use crate::pace::MasterObservation;
+use crate::session::message::Tick;
 use crate::time::{GroupInstant, Instant, TimeDelta};
 
 /// Upper bound for a peer's round-trip time in timeouts, because a peer controls its own round-trip time.
@@ -62,6 +64,49 @@ impl Peers {
     #[inline]
     pub(super) fn index_at(&self, addr: Addr) -> Option<usize> {
         self.iter().position(|peer| peer.addr() == addr)
+    }
+
+    /// Returns the peer that may have sent a tick from this address in a session, and whether the tick proves that the
+    /// peer has moved there. Only the newest tick moves a peer, so that an old stray packet cannot move it back.
+    #[inline]
+    pub(super) fn sender_of(&self, from: Addr, tick: &Tick<'_>, session_id: u64) -> Option<(usize, bool)> {
+        if tick.identity.is_some_and(|identity| identity.session_id != session_id) {
+            return None;
+        }
+        if let Some(index) = self.index_at(from) {
+            let is_other = tick.identity.is_some_and(|identity| identity.site != self[index].site().number());
+            return (!is_other).then_some((index, false));
+        }
+        let identity = tick.identity?;
+        let index = self.iter().position(|peer| peer.site().number() == identity.site)?;
+        let stamp = self[index].expand_stamp(tick.probe?.stamp_us);
+        Some((index, self[index].is_newer_stamp(stamp)))
+    }
+
+    /// Returns whether an address belongs to another site than `site`.
+    pub(super) fn is_taken(&self, addr: Addr, site: SiteId) -> bool {
+        self.iter().any(|peer| peer.addr() == addr && peer.site() != site)
+    }
+
+    /// Returns a site that has been silent for longer than `limit` although inputs of it are still to come.
+    pub(super) fn timed_out_site(&self, now: Instant, limit: TimeDelta) -> Option<SiteId> {
+        let has_ended = |peer: &Peer| peer.absent_from().is_some_and(|last| peer.inputs().end() >= last);
+        let is_complete = |peer: &Peer| has_ended(peer) && peer.join_frame().is_none();
+        let is_silent = |peer: &&Peer| !is_complete(peer) && now - peer.last_received_at() > limit;
+        self.iter().find(is_silent).map(Peer::site)
+    }
+
+    /// Returns whether all other sites have left, and none of them was dropped, so that it could come back.
+    pub(super) fn have_all_left(&self) -> bool {
+        self.iter().all(|peer| peer.is_free() && !peer.is_dropped())
+    }
+
+    /// Returns what is known of the frames of `site`, for Algorithm 4 of Zhao et al.; `None` until a tick of that site
+    /// and a round trip to it are known.
+    pub(super) fn observe_master(&self, site: SiteId) -> Option<MasterObservation> {
+        let peer = self.of_site(site)?;
+        let last_received = peer.inputs().end().checked_sub(1).filter(|_| peer.has_played())?;
+        Some(MasterObservation { last_received, received_at: peer.last_input_at(), rtt: peer.clock().rtt()? })
     }
 
     /// Returns the other sites that play.
@@ -229,5 +274,38 @@ mod tests {
         peers[1].leave(Frame::new(4));
         assert_eq!(peers.known_end(), Frame::new(9));
         assert!(!peers.is_alone());
+    }
+
+    #[test]
+    fn peer_is_known_by_address_or_by_identity_and_newest_stamp() {
+        use crate::session::message::{ClockProbe, SenderIdentity};
+        let mut peers = table(0, 3);
+        peers[1].on_stamp(Instant::ZERO, 500, None);
+        let tick = |session_id: u64, site: u8, stamp_us: u64| Tick {
+            identity: Some(SenderIdentity { session_id, site }),
+            probe: Some(ClockProbe { stamp_us, echo: None, end_minus_frame: 0, lateness_ns: None }),
+            ..Tick::default()
+        };
+        assert_eq!(peers.sender_of(Addr(1), &Tick::default(), 7), Some((0, false)));
+        assert_eq!(peers.sender_of(Addr(1), &tick(7, 2, 600), 7), None, "site 2 does not send from there");
+        assert_eq!(peers.sender_of(Addr(9), &Tick::default(), 7), None, "a stranger");
+        assert_eq!(peers.sender_of(Addr(9), &tick(8, 2, 600), 7), None, "another session");
+        assert_eq!(peers.sender_of(Addr(9), &tick(7, 2, 500), 7), Some((1, false)), "an old packet moves no peer");
+        assert_eq!(peers.sender_of(Addr(9), &tick(7, 2, 501), 7), Some((1, true)));
+        assert!(peers.is_taken(Addr(1), site(2)) && !peers.is_taken(Addr(1), site(1)));
+    }
+
+    #[test]
+    fn site_without_inputs_to_come_does_not_time_out() {
+        let mut peers = table(0, 3);
+        let (now, limit) = (Instant::ZERO + TimeDelta::from_secs(9), TimeDelta::from_secs(5));
+        peers[0].leave(Frame::ZERO);
+        assert_eq!(peers.timed_out_site(now, limit), Some(site(2)));
+        peers[1].on_received(now, 1);
+        assert_eq!(peers.timed_out_site(now, limit), None);
+        peers.iter_mut().for_each(|peer| peer.leave(Frame::ZERO));
+        assert!(!peers.have_all_left(), "their seats are not free yet");
+        peers.iter_mut().for_each(Peer::free_seat);
+        assert!(peers.have_all_left());
     }
 }

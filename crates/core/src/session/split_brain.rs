@@ -1,9 +1,9 @@
 //! Split brain: the last player continues alone without a quorum, and later meets the others again.
 //!
 //! A site that is not part of a quorum waits, because the silent sites may have gone on without it. A person can decide
-//! otherwise: [`Session::continue_alone`] drops the silent sites; their inputs that have arrived count. This site and
-//! the silent sites may then play two different games. So a site that continued alone sends each dropped site a hello
-//! with [`Refusal::ContinuedAlone`] once per second. When two sites meet again:
+//! otherwise: [`Session::continue_alone`](super::Session::continue_alone) drops the silent sites; their inputs that
+//! have arrived count. This site and the silent sites may then play two different games. So a site that continued alone
+//! sends each dropped site a hello with [`Refusal::ContinuedAlone`] once per second. When two sites meet again:
 //!
 //! 1. Both continued alone: the game with the later frame is kept; of equal ones, that of the lower site. Both games go
 //!    on while they are compared, so the lower site alone decides. It sends [`Refusal::Dropped`] to keep its game, or a
@@ -15,7 +15,8 @@
 //! 4. Two or more of the sites that the sender dropped still wait for the sender, and they are a quorum of the sender
 //!    and those dropped sites: the sender gives its game up.
 //!
-//! The site that gives its game up ends with [`SessionEnd::Dropped`], and its host program lets it join the other game.
+//! The site that gives its game up ends with [`SessionEnd::Dropped`](super::SessionEnd::Dropped), and its host program
+//! lets it join the other game.
 
 use super::peer::{Peer, Seat};
 use super::peers::Peers;

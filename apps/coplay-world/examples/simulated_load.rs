@@ -1,8 +1,8 @@
 //! Simulates three servers and many players in virtual time, for profilers: nothing depends on the speed of the
 //! computer, so instruction counts can be compared.
 //!
-//! `valgrind --tool=callgrind target/release/examples/simulated_load 300 5` lets 300 players change their buttons 25
-//! times a second for 5 seconds.
+//! `valgrind --tool=callgrind target/profiling/examples/simulated_load 300 5` lets 300 players change their buttons 25
+//! times a second for 5 seconds. `cargo build --profile profiling -p coplay-world-app --examples` builds it.
 
 use coplay::codec::MAX_DATAGRAM;
 use coplay::mirror::{MirrorConfig, MirrorDestination, SourceId};

@@ -475,7 +475,7 @@ impl Client {
 
     /// Returns when the next input message is due, if the buttons do not change.
     pub fn poll_timeout(&self) -> Instant {
-        let combined = self.world.as_ref().and_then(|world| world.motion.combining_ends_at());
+        let combined = self.world.as_ref().and_then(|world| world.motion.next_command_at());
         combined.map_or(self.next_input, |at| at.min(self.next_input))
     }
 }

@@ -22,8 +22,8 @@ impl Mirror {
         self.delivery(settled)
     }
 
-    /// Returns the next event of another mirror, like [`poll_delivery`](Self::poll_delivery): for games that apply their
-    /// own events when they issue them.
+    /// Returns the next event of another mirror, like [`poll_delivery`](Self::poll_delivery): for games that apply
+    /// their own events when they issue them.
     pub fn poll_remote_delivery(&mut self, now: Instant) -> Option<Delivery<'_>> {
         let settled = loop {
             let settled = self.settle_next(now)?;

@@ -1,7 +1,7 @@
 //! Simulates three servers and many players in virtual time, for profilers: nothing depends on the speed of the
 //! computer, so instruction counts can be compared.
 //!
-//! `valgrind --tool=callgrind target/profiling/examples/simulated_load 300 5` lets 300 players change their buttons 25
+//! `valgrind --tool=callgrind target/profiling/examples/simulated_load 300 5` lets 300 players change their buttons 16
 //! times a second for 5 seconds. `cargo build --profile profiling -p coplay-world-app --examples` builds it.
 
 use coplay::codec::MAX_DATAGRAM;
@@ -14,7 +14,7 @@ use coplay_world::{Client, Server};
 const SERVERS: usize = 3;
 const STEP_INTERVAL: TimeDelta = TimeDelta::from_millis(10);
 /// Steps of 10 ms between two commands of a player.
-const COMMAND_INTERVAL_STEPS: usize = 4;
+const COMMAND_INTERVAL_STEPS: usize = 6;
 /// Number of commands of a player per shot.
 const COMMANDS_PER_SHOT: usize = 50;
 

@@ -27,9 +27,9 @@ pub const CONSISTENCY_TOLERANCE: f64 = AVATAR_RADIUS as f64 * 2.0;
 /// Maximum speed at which corrections are displayed, in units per second: the walking speed.
 const CORRECTION_SPEED: f64 = 1_200.0;
 /// Speed of avatars relative to real time while they are ahead of the server or behind it.
-const TIMER_RATE: TimerRate = TimerRate { slowest: 0.5, fastest: 3.0 };
+const TIMER_RATE: TimerRate = TimerRate { slowest: 0.5, fastest: 4.0 };
 /// Time constant of larger corrections, in seconds: each second corrects the distance divided by this time.
-const CORRECTION_TIME: f64 = 0.05;
+const CORRECTION_TIME: f64 = 0.03;
 /// Maximum duration of a correction: an error above 400 units is corrected at once.
 const SNAP_THRESHOLD: TimeDelta = TimeDelta::from_millis(500);
 /// Time by which a player may end a segment later or earlier than the server sees it: the delay to the server, plus
@@ -308,10 +308,15 @@ mod tests {
         let predictor = predictor();
         let to = AvatarState::of(&predictor.rules.spawn_avatar(&[], 1));
         let Position { x, y } = to.position;
-        let from = AvatarState { position: Position { x: x + 30 * UNIT, y: y - 40 * UNIT }, heading: 9, ..to.clone() };
-        assert_eq!(predictor.distance(&from, &to), 50.0);
-        let near = predictor.move_toward(&from, &to, 25.0);
-        assert_eq!(near.position, Position { x: x + 15 * UNIT, y: y - 20 * UNIT });
+        let from = AvatarState { position: Position { x: x + 15 * UNIT, y: y - 20 * UNIT }, heading: 9, ..to.clone() };
+        assert_eq!(predictor.distance(&from, &to), 25.0);
+        let near = predictor.move_toward(&from, &to, 5.0);
+        assert_eq!(near.position, Position { x: x + 12 * UNIT, y: y - 16 * UNIT });
+        // A large error is corrected faster.
+        let far = AvatarState { position: Position { x: x + 300 * UNIT, y }, ..from.clone() };
+        let most = CORRECTION_SPEED * CORRECTION_TIME / 10.0;
+        let corrected = 300.0 - predictor.distance(&predictor.move_toward(&far, &to, most), &to);
+        assert!((corrected - 30.0).abs() < 0.1, "{corrected}");
         assert_eq!(predictor.move_toward(&near, &to, 500.0), to);
         assert_eq!(predictor.move_toward(&to, &to, 0.0), to);
         let other_life = AvatarState { spawn_count: 9, ..from };

@@ -4,7 +4,7 @@
 //! After Li, Li and Lau: the own avatar obeys at once. The buttons pressed within 50 ms are combined into one command,
 //! with which the server's reference simulator starts when it arrives; the own avatar runs slower, at half speed at the
 //! slowest, until both agree. The avatars of others follow the motion timers of their reference simulators: they start
-//! when the command arrives here, and run up to twice as fast until they have caught up.
+//! when the command arrives here, and run up to four times as fast until they have caught up.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -474,7 +474,7 @@ impl Client {
 
     /// Returns when the next input message is due, if the buttons do not change.
     pub fn poll_timeout(&self) -> Instant {
-        let combined = self.world.as_ref().and_then(|world| world.motion.combining_ends_at());
+        let combined = self.world.as_ref().and_then(|world| world.motion.next_command_at());
         combined.map_or(self.next_input, |at| at.min(self.next_input))
     }
 }

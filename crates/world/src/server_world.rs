@@ -73,8 +73,9 @@ pub struct ServerWorld {
     /// Players that left or that another server acquired, with the run of their client and the time of departure.
     departed: BTreeMap<EntityId, (u32, Instant)>,
     tick: Option<u32>,
-    /// Time of the last call of `advance` or `on_input`.
     last_advance: Option<Instant>,
+    /// Latest time of a call of `advance` or `on_input`.
+    now: Instant,
     /// Last tick in which the due messages to players were polled.
     last_sent_tick: Option<u32>,
     /// Updates that were not issued to the other servers yet, in order.
@@ -118,6 +119,7 @@ impl ServerWorld {
             departed: BTreeMap::new(),
             tick: None,
             last_advance: None,
+            now: Instant::ZERO,
             last_sent_tick: None,
             pending_updates: VecDeque::new(),
             unreplicated_scores: UnreplicatedScores::default(),
@@ -221,6 +223,7 @@ impl ServerWorld {
         if self.tick.is_some_and(|last| tick <= last) {
             return;
         }
+        self.now = self.now.max(now);
         self.extend_player_timeouts(now);
         let last = self.tick.unwrap_or(tick.saturating_sub(1));
         for step in last.max(tick.saturating_sub(MAX_CATCH_UP_TICKS)) + 1..=tick {
@@ -298,7 +301,7 @@ impl ServerWorld {
         let epoch = self.next_epoch(tick, entity);
         let renamed = self.entities.get(entity).is_none_or(|record| record.name() != name);
         let avatar = self.avatars.get(entity).unwrap_or_else(|| self.new_avatar(tick, entity));
-        if !self.simulation.add((self.now(), tick), entity, avatar.clone(), controller, &mut self.avatars) {
+        if !self.simulation.add((self.now, tick), entity, avatar.clone(), controller, &mut self.avatars) {
             return false;
         }
         if renamed {
@@ -306,11 +309,6 @@ impl ServerWorld {
         }
         self.publish(EntityUpdate { entity, update: Update::Placement { epoch, tick, avatar: Some(avatar) } });
         true
-    }
-
-    /// Returns the time of the last call.
-    fn now(&self) -> Instant {
-        self.last_advance.unwrap_or(Instant::ZERO)
     }
 
     /// Creates an avatar. Its spawn count is derived from the tick, so that it is not mistaken for an earlier avatar of
@@ -363,7 +361,7 @@ impl ServerWorld {
     /// world is full, or the same run has left this server within the last second.
     pub fn on_input(&mut self, now: Instant, entity: EntityId, input: &ClientInput) -> bool {
         let Some(tick) = self.tick else { return false };
-        self.last_advance = self.last_advance.max(Some(now));
+        self.now = self.now.max(now);
         if let Some(player) = self.players.get_mut(&entity).filter(|player| player.run == input.run) {
             player.last_received = now;
             self.handle_motion(now, entity, &input.motion);

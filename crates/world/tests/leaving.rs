@@ -103,6 +103,10 @@ fn suspended_server_does_not_time_out_its_players() {
     let (ada, mut world) = (player_entity(&ADA), world_at(1, 1_000));
     assert!(world.on_input(at(1_000), ada, &client_input(1)));
     (1_001..1_300).for_each(|tick| world.advance(at(tick), tick));
+    // The input of another player that waited in the socket comes first.
+    let eve = player_entity(&[2; 32]);
+    assert!(world.on_input(at(7_000), eve, &ClientInput { run: 9, name: "Eve".into(), motion: vec![] }));
+    world.on_leave(at(7_000), eve, 9);
     world.advance(at(7_000), 7_000);
     (7_001..7_150).for_each(|tick| world.advance(at(tick), tick));
     assert_eq!(world.players().count(), 1, "the suspension counts as silence of the player");

@@ -359,14 +359,16 @@ impl<P: MotionPredictor> MotionClient<P> {
 
     /// Returns the time by which the host program must poll again, if no datagram arrives before.
     pub fn poll_timeout(&self) -> Instant {
+        let of = |remote: &RemoteObjectOf<P>| remote.controller.as_ref()?.combining_ends_at(&self.config);
         let next = self.server.next_probe().min(self.now + self.server.retransmit_timeout());
-        self.combining_ends_at().map_or(next, |at| at.min(next)).max(self.now + TimeDelta::from_micros(1))
+        let soonest = self.objects.values().filter_map(of).min();
+        soonest.map_or(next, |at| at.min(next)).max(self.now + TimeDelta::from_micros(1))
     }
 
-    /// Returns the end of the first combine interval to end, after which a command is due. `None` if there is none.
-    pub fn combining_ends_at(&self) -> Option<Instant> {
-        let of = |remote: &RemoteObjectOf<P>| remote.controller.as_ref()?.combining_ends_at(&self.config);
-        self.objects.values().filter_map(of).min()
+    /// Returns when the next command is due to be sent for the first time. `None` if no commands are being combined, or
+    /// if they cannot be sent because the server has not sent the state of their object.
+    pub fn next_command_at(&self) -> Option<Instant> {
+        self.objects.values().filter_map(|remote| remote.next_command_at(&self.config)).min()
     }
 
     /// Predicts an object at `now`, or at the latest time that this client was called with if that is later. `None`

@@ -111,6 +111,11 @@ impl<S: Clone, V: Clone> ClientObject<S, V> {
         self.last_update_at
     }
 
+    /// Returns the end of the combine interval, unless commands cannot be sent then.
+    pub(super) fn next_command_at(&self, config: &MotionConfig) -> Option<Instant> {
+        self.controller.as_ref().filter(|_| !self.is_unverified)?.combining_ends_at(config)
+    }
+
     /// Returns whether a command of this client is due to be sent. While the local state is unverified, none is.
     pub(super) fn is_command_due(
         &self,

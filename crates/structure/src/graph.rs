@@ -91,3 +91,61 @@ fn referred_module(tree: &ModuleTree, from: ModuleId, path: &[String]) -> Option
     };
     (target != from).then_some(target)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Writes the files of a crate into a folder of its own, and returns the cycles of its modules by path.
+    fn cycles_of(files: &[(&str, &str)]) -> Vec<Vec<String>> {
+        let folder = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = folder.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        let tree = ModuleTree::parse(&folder.path().join("lib.rs")).unwrap();
+        let graph = ModuleGraph::new(&tree);
+        let of_parent = |parent| graph.of_children(&tree, parent).cycles();
+        let cycles = (0..tree.modules.len()).flat_map(of_parent);
+        cycles.map(|cycle| cycle.iter().map(|id| tree.modules[*id].path.clone()).collect()).collect()
+    }
+
+    #[test]
+    fn modules_that_refer_to_each_other_are_a_cycle() {
+        let a = ("a.rs", "pub struct A; fn f(_: crate::b::B) {}");
+        assert_eq!(cycles_of(&[("lib.rs", "mod a; mod b;"), a, ("b.rs", "pub struct B;")]), Vec::<Vec<String>>::new());
+        let b = ("b.rs", "use super::a::A; pub struct B(A);");
+        assert_eq!(cycles_of(&[("lib.rs", "mod a; mod b;"), a, b]), [["a", "b"]]);
+    }
+
+    #[test]
+    fn a_reference_counts_for_the_module_that_defines_the_item() {
+        let root = "mod a; mod b; pub use a::A; pub use b::*;";
+        let a = ("a.rs", "pub struct A; fn f(_: crate::B) {}");
+        let b = ("b.rs", "pub struct B; fn f() { let _ = vec![crate::A]; }");
+        assert_eq!(cycles_of(&[("lib.rs", root), a, b]), [["a", "b"]], "through re-exports, a glob and a macro");
+    }
+
+    #[test]
+    fn a_folder_counts_as_one_module() {
+        let files = [
+            ("lib.rs", "mod a; mod b;"),
+            ("a/mod.rs", "mod one; pub mod two;"),
+            ("a/one.rs", "use crate::b::B; pub struct One(B);"),
+            ("a/two.rs", "pub struct Two;"),
+            ("b.rs", "use crate::a::two::Two; pub struct B(Two);"),
+        ];
+        assert_eq!(cycles_of(&files), [["a", "b"]], "no file refers back to itself, but the folders do");
+    }
+
+    #[test]
+    fn tests_and_the_parent_do_not_count() {
+        let files = [
+            ("lib.rs", "mod a; mod b; pub struct Root(a::A);"),
+            ("a.rs", "pub struct A; fn f(_: crate::Root) {} #[cfg(test)] mod tests { use crate::b::B; }"),
+            ("b.rs", "use crate::a::A; pub struct B(A);"),
+        ];
+        assert_eq!(cycles_of(&files), Vec::<Vec<String>>::new());
+    }
+}

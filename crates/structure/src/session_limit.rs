@@ -22,3 +22,26 @@ pub fn measure(tree: &ModuleTree, module: &str, name: &str) -> Option<TypeExtent
         tree.modules.iter().filter(|known| is_within(&known.path) && known.inherent_impls.contains_key(name));
     Some(TypeExtent { fields: *fields, impl_modules: implements.map(|known| known.path.clone()).collect() })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_and_modules_with_methods_are_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| std::fs::write(folder.path().join(path), text).unwrap();
+        std::fs::create_dir(folder.path().join("session")).unwrap();
+        write("lib.rs", "mod session; mod other;");
+        write("other.rs", "pub struct Session; impl Session { fn f() {} }");
+        write("session/mod.rs", "mod part; pub struct Session { a: u8, b: u8 } impl Session { fn f() {} }");
+        write("session/part.rs", "use super::Session; impl Clone for Session { fn clone(&self) -> Self { todo!() } }");
+        let measured = |folder: &std::path::Path| {
+            measure(&ModuleTree::parse(&folder.join("lib.rs")).unwrap(), "session", "Session")
+        };
+        let one = TypeExtent { fields: 2, impl_modules: vec!["session".into()] };
+        assert_eq!(measured(folder.path()), Some(one), "trait implementations and other types do not count");
+        write("session/part.rs", "use super::Session; impl Session { fn g() {} }");
+        assert_eq!(measured(folder.path()).unwrap().impl_modules, ["session", "session::part"]);
+    }
+}

@@ -197,7 +197,7 @@ fn table(worlds: &[RegionWorld]) -> DataTable {
     );
     for world in worlds {
         table.add_row([
-            integer(world.nodes as i64),
+            integer(world.sites as i64),
             integer(world.avatars() as i64),
             number(world.mean_near, 1),
             number(world.shown_share * 100.0, 2),

@@ -124,7 +124,8 @@ fn run_session(options: &ExampleOptions, open: impl Fn() -> Box<dyn Machine>) ->
             monotonic_nanos,
         )
     };
-    let mut network = HostNetwork::new(options.seed, SiteId::first(2).map(new_site).collect(), |_, _| bad_link());
+    let mut network =
+        HostNetwork::<TestSite>::new(options.seed, SiteId::first(2).map(new_site).collect(), |_, _| bad_link());
     let mut checker = ReferenceChecker::new(open());
     let started = Instant::now();
     session_harness::run_until_checked(&mut network, &mut checker, options.frames, |frames| {

@@ -37,7 +37,7 @@ fn test_site(site: SiteId, machine: Box<dyn Machine>, settings: &Settings) -> Te
 fn two_sites_stay_equal_with_rollback() {
     let settings = session_adapter::settings(&test_nes(), test_options(2));
     let sites = SiteId::first(2).map(|site| test_site(site, Box::new(test_nes()), &settings)).collect();
-    let mut network = HostNetwork::new(SEED, sites, |_, _| bad_link());
+    let mut network = HostNetwork::<TestSite>::new(SEED, sites, |_, _| bad_link());
     let mut checker = ReferenceChecker::new(Box::new(test_nes()));
     session_harness::run_until_checked(&mut network, &mut checker, 1_200, |_| {});
     assert_eq!(
@@ -70,7 +70,7 @@ fn run_two_sites_with_core(core: &str, game: Option<libretro::GameImage>, frames
     let twin = || Box::new(first.twin().expect("the twin opens"));
     let settings = session_adapter::settings(&first, test_options(2));
     let sites = SiteId::first(2).map(|site| test_site(site, twin(), &settings)).collect();
-    let mut network = HostNetwork::new(SEED, sites, |_, _| bad_link());
+    let mut network = HostNetwork::<TestSite>::new(SEED, sites, |_, _| bad_link());
     let mut checker = ReferenceChecker::new(twin());
     session_harness::run_until_checked(&mut network, &mut checker, frames, |_| {});
     assert_eq!(
@@ -140,7 +140,7 @@ fn failure_reason_passes_through_wrappers() {
 fn four_sites_with_four_pads_stay_equal() {
     let settings = session_adapter::settings(&test_nes_with_four_pads(), test_options(4));
     let sites = SiteId::first(4).map(|site| test_site(site, Box::new(test_nes_with_four_pads()), &settings)).collect();
-    let mut network = HostNetwork::new(SEED, sites, |_, _| bad_link());
+    let mut network = HostNetwork::<TestSite>::new(SEED, sites, |_, _| bad_link());
     let mut checker = ReferenceChecker::new(Box::new(test_nes_with_four_pads()));
     session_harness::run_until_checked(&mut network, &mut checker, 200, |_| {});
     assert_eq!(
@@ -156,7 +156,7 @@ fn late_joiner_starts_from_a_snapshot() {
     let settings_for_all = session_adapter::settings(&test_nes(), test_options(3));
     let settings = Settings { starting_sites: SiteSet::first(2), ..settings_for_all };
     let sites = SiteId::first(3).map(|site| test_site(site, Box::new(test_nes()), &settings)).collect();
-    let mut network = HostNetwork::new(SEED, sites, |_, _| bad_link());
+    let mut network = HostNetwork::<TestSite>::new(SEED, sites, |_, _| bad_link());
     network.run_until(Instant::ZERO + TimeDelta::from_secs(6));
     let joiner = SiteId::new(2).expect("the site id is valid");
     let default = test_config(&test_nes(), joiner, &settings);
@@ -246,7 +246,7 @@ fn desync_report_names_the_diverged_region() {
     let machines: [Box<dyn Machine>; 2] =
         [Box::new(test_nes()), Box::new(DivergingMachine { nes: test_nes(), steps_left: 300 })];
     let sites = SiteId::first(2).zip(machines).map(|(site, machine)| test_site(site, machine, &settings)).collect();
-    let mut network = HostNetwork::new(SEED, sites, |_, _| bad_link());
+    let mut network = HostNetwork::<TestSite>::new(SEED, sites, |_, _| bad_link());
     let mut checker = ReferenceChecker::new(Box::new(test_nes()));
     session_harness::run_until_checked(&mut network, &mut checker, 1_200, |_| {});
     let (frame, site) = checker.first_mismatch.expect("the checker finds the mismatch");

@@ -9,7 +9,7 @@
 //! reproduces, and a function from an [`ExperimentContext`](bench::ExperimentContext) to
 //! [`Findings`](findings::Findings): tables, figures, and claims that hold or fail. To add an experiment, write such a
 //! file and list it in [`catalog`]. The [`report`] then contains it, and its tables and figures become CSV, [SVG](plot)
-//! and [PNG](image) files.
+//! and [PNG](figure_png) files.
 
 pub mod bench;
 pub mod catalog;

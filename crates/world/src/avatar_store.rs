@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use coplay::motion::{ClientId, MAX_CLIENTS, MotionServer, MotionServerEvent};
+use coplay::motion::{ClientId, MotionServer, MotionServerEvent};
 use coplay::peer_world::EntityId;
 use coplay::time::Instant;
 use coplay_maze::{Avatar, MazeRules, Position, RecentShots, TURN_RATE, WALK_SPEED};
@@ -168,18 +168,15 @@ impl AvatarStore {
         self.motion.advance(now);
     }
 
-    /// Returns whether another player can be connected.
-    pub(crate) fn has_room_for_player(&self) -> bool {
-        self.motion.clients().count() < MAX_CLIENTS
-    }
-
-    /// Processes the motion datagram of a player. Returns the entities that it commanded, each once per command.
-    pub(crate) fn handle_player(&mut self, now: Instant, client: ClientId, bytes: &[u8]) -> Vec<EntityId> {
+    /// Processes the motion datagram of a player. Returns the entities that it commanded, each once per command, and
+    /// whether the command presses fire.
+    pub(crate) fn handle_player(&mut self, now: Instant, client: ClientId, bytes: &[u8]) -> Vec<(EntityId, bool)> {
         self.motion.handle_datagram(now, client, bytes);
         let mut commanded = Vec::new();
         while let Some(event) = self.motion.poll_event() {
-            if let MotionServerEvent::ObjectCommanded(object) = event {
-                commanded.extend(entity_of(object));
+            if let MotionServerEvent::ObjectCommanded(object, number) = event {
+                let fires = self.motion.vector_of(object, number).is_some_and(|steering| steering.controls.fire);
+                commanded.extend(entity_of(object).map(|entity| (entity, fires)));
             }
         }
         commanded

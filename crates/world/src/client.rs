@@ -381,7 +381,8 @@ impl Client {
     fn is_confirmation(&self, now: Instant, shots: &RecentShots) -> bool {
         let Some(shown) = self.own_entity.and_then(|own| self.shots.get(&own)) else { return true };
         let round_trip = self.rtt().unwrap_or_default().as_nanos() / TICK_DURATION.as_nanos();
-        let due = shown.newest().map_or(0, |shot| shot.tick + SHOT_CONFIRMATION_TICKS + round_trip as u32);
+        let due_after = SHOT_CONFIRMATION_TICKS.saturating_add(u32::try_from(round_trip).unwrap_or_default());
+        let due = shown.newest().map_or(0, |shot| shot.tick.saturating_add(due_after));
         shots.last_number().wrapping_sub(shown.last_number()).cast_signed() >= 0
             || self.tick(now).is_some_and(|tick| tick >= due)
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use coplay::hash::xxh64;
 use coplay::mirror::SourceId;
-use coplay::motion::ClientId;
+use coplay::motion::{ClientId, MAX_CLIENTS};
 use coplay::peer_world::{DeadReckoning, EntityId, WorldSiteId};
 use coplay::time::{Instant, TimeDelta};
 use coplay_maze::{Avatar, Maze, MazeRules, MazeSettings, Position, RecentShots, Score};
@@ -384,20 +384,20 @@ impl ServerWorld {
 
     fn handle_motion(&mut self, now: Instant, entity: EntityId, motion: &[u8]) {
         let Some(player) = self.players.get(&entity).filter(|_| !motion.is_empty()) else { return };
-        for commanded in self.avatars.handle_player(now, player.client, motion) {
+        for (commanded, fires) in self.avatars.handle_player(now, player.client, motion) {
             self.commands += 1;
-            self.simulation.on_command(commanded);
+            self.simulation.on_command(commanded, fires);
         }
     }
 
     /// Returns whether a player may join.
     pub(crate) fn has_room_for(&self, entity: EntityId) -> bool {
-        self.entities.has_room_for(entity) && self.avatars.has_room_for_player()
+        self.entities.has_room_for(entity) && (self.players.len() < MAX_CLIENTS || self.players.contains_key(&entity))
     }
 
     /// Returns whether the world has too many entities to admit new players.
     pub fn is_full(&self) -> bool {
-        self.entities.is_full() || !self.avatars.has_room_for_player()
+        self.entities.is_full() || self.players.len() >= MAX_CLIENTS
     }
 
     /// Applies an update of another server. Returns whether it was valid.

@@ -109,6 +109,8 @@ struct OwnedAvatar {
     published_at: u32,
     /// Tick until which this server makes the avatar stand, because another one is in the way.
     blocked_until: Option<u32>,
+    /// Whether a command pressed fire since the last tick.
+    is_fire_pending: bool,
     /// States of the past ticks, one per tick, newest last.
     history: VecDeque<PastState>,
 }
@@ -148,8 +150,15 @@ impl Simulation {
             return false;
         }
         let (spawn_seed, history) = (entity_number(entity), VecDeque::new());
-        let owned =
-            OwnedAvatar { controller, spawn_seed, published: avatar, published_at: tick, blocked_until: None, history };
+        let owned = OwnedAvatar {
+            controller,
+            spawn_seed,
+            published: avatar,
+            published_at: tick,
+            blocked_until: None,
+            is_fire_pending: false,
+            history,
+        };
         self.owned.insert(entity, owned);
         true
     }
@@ -170,9 +179,13 @@ impl Simulation {
         self.owned.len()
     }
 
-    /// Notes that a player has commanded an avatar, so that this server's own decision about it is void.
-    pub(crate) fn on_command(&mut self, entity: EntityId) {
-        self.owned.entry(entity).and_modify(|own| own.blocked_until = None);
+    /// Notes that a player has commanded an avatar, so that this server's own decision about it is void. A command that
+    /// presses fire counts even if a later one releases it before the next tick.
+    pub(crate) fn on_command(&mut self, entity: EntityId, fires: bool) {
+        self.owned.entry(entity).and_modify(|own| {
+            own.blocked_until = None;
+            own.is_fire_pending |= fires;
+        });
     }
 
     /// Simulates one tick, which ends at `now`: commands the ninjas, moves all avatars, and decides shots, hits and
@@ -218,12 +231,13 @@ impl Simulation {
 
     /// Lets the living avatars shoot whose players press fire, and respawns the dead ones whose time has come.
     fn shoot_and_respawn(&mut self, now: Instant, tick: u32, avatars: &mut AvatarStore) {
-        for (entity, own) in &self.owned {
+        for (entity, own) in &mut self.owned {
+            let has_fired = std::mem::take(&mut own.is_fire_pending);
             let (Some(state), steering) = (avatars.state(*entity), avatars.steering(*entity)) else { continue };
             let has_expired_shot = avatars
                 .shots_of(*entity)
                 .and_then(|shots| shots.iter().next())
-                .is_some_and(|shot| shot.tick + SHOT_RETENTION < tick);
+                .is_some_and(|shot| shot.tick.saturating_add(SHOT_RETENTION) < tick);
             match state.life {
                 Life::Dead { since } if tick.saturating_sub(since) >= RESPAWN_TICKS => {
                     let Some(mut avatar) = avatars.get(*entity) else { continue };
@@ -232,10 +246,10 @@ impl Simulation {
                     self.rules.respawn(&mut avatar, &others, own.spawn_seed);
                     avatars.overrule(now, *entity, &avatar, Steering { is_blocked: false, ..steering });
                 }
-                _ if steering.controls.fire || has_expired_shot => {
+                _ if steering.controls.fire || has_fired || has_expired_shot => {
                     let Some(mut avatar) = avatars.get(*entity) else { continue };
                     avatar.shots.drop_before(tick.saturating_sub(SHOT_RETENTION));
-                    if steering.controls.fire {
+                    if steering.controls.fire || has_fired {
                         self.rules.fire(tick, &mut avatar);
                     }
                     avatars.set_shots(*entity, avatar.shots);

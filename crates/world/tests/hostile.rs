@@ -7,8 +7,8 @@ use coplay::motion::message::{MotionDatagramWriter, MotionHeader, MotionItem, Mo
 use coplay::motion::{CommandNumber, ObjectId};
 use coplay::peer_world::EntityId;
 use coplay::time::{Instant, TimeDelta};
+use coplay_links::random::Random;
 use coplay_maze::{Avatar, Controls, MazeSettings};
-use coplay_sim::random::Random;
 use coplay_world::{Client, ClientInput, ServerWorld, TICK_DURATION, player_entity};
 
 const HONEST: [u8; 32] = [1; 32];
@@ -129,6 +129,57 @@ fn player_cannot_walk_faster_than_its_avatar() {
         assert!(walked <= 2_000 * 8 + 50 * 8, "walked {walked} units in 20 s");
         hostile.assert_honest_player_plays();
     }
+}
+
+#[test]
+fn player_cannot_return_to_where_its_segment_began() {
+    let mut hostile = HostileWorld::new();
+    let newest = std::cell::Cell::new(None);
+    hostile.set_controls(1, CIRCLE);
+    // The timer that belongs to the command is held back while the avatar walks half a circle ...
+    hostile.run(100, |_, motion| {
+        *motion = rewritten(motion, |item| match item {
+            MotionItem::Command { number, .. } => {
+                newest.set(Some(number));
+                Some(item)
+            }
+            MotionItem::Timer { .. } => None,
+            item => Some(item),
+        });
+    });
+    let before = hostile.avatar(HOSTILE).position;
+    let number = newest.get().expect("the player has sent a command");
+    // ... and sent then.
+    hostile.run(8, |_, motion| {
+        let header = MotionHeader { sender_incarnation: 1, receiver_incarnation: 1, sent_at: at(1_500) };
+        let mut buf = [0; MAX_DATAGRAM];
+        let mut datagram = MotionDatagramWriter::new(&mut buf, header).expect("a header fits");
+        let object = object_of(player_entity(&HOSTILE));
+        let (zero, timer) = (TimeDelta::ZERO, TimeDelta::ZERO);
+        let late =
+            MotionItem::Timer { object, number, timer, catch_up: zero, command_age: zero, timer_at_command: zero };
+        datagram.put(late).expect("the item fits");
+        let len = datagram.len();
+        *motion = buf[..len].into();
+    });
+    let jump = hostile.avatar(HOSTILE).position.distance(before);
+    assert!(jump <= 8 * 8, "the avatar jumped by {jump} units");
+    hostile.assert_honest_player_plays();
+}
+
+/// Commands to press and to release fire arrive together, because the datagrams in between were lost.
+#[test]
+fn a_short_press_of_fire_counts_although_its_datagrams_were_lost() {
+    let mut lossy = HostileWorld::new();
+    let shots = |world: &HostileWorld| world.avatar(HOSTILE).shots.last_number();
+    let before = shots(&lossy);
+    lossy.set_controls(1, Controls { fire: true, ..Controls::default() });
+    lossy.run(6, |_, motion| motion.clear());
+    lossy.set_controls(1, Controls::default());
+    lossy.run(9, |_, motion| motion.clear());
+    assert_eq!(shots(&lossy), before);
+    lossy.run(100, |_, _| {});
+    assert_eq!(shots(&lossy), before.wrapping_add(1));
 }
 
 #[test]

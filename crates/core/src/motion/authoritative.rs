@@ -169,7 +169,8 @@ impl<S: Clone + PartialEq, V: Clone> AuthoritativeObject<S, V> {
     /// [`MotionConfig::snap_threshold`], the server starts where the owner is or, with an
     /// [`owner_tolerance`](MotionConfig::owner_tolerance), overrules the owner. Otherwise it starts at the beginning of
     /// the segment and then catches up [`MotionConfig::server_share`] of the command's age at its arrival, of at most
-    /// the snap threshold. Only the first call after a new command has an effect.
+    /// the snap threshold. Only the first call after a new command has an effect; with
+    /// an `owner_tolerance` it must come with the command.
     pub(super) fn start_segment_timer(
         &mut self,
         now: Instant,
@@ -179,6 +180,10 @@ impl<S: Clone + PartialEq, V: Clone> AuthoritativeObject<S, V> {
         (owner, config): (&MotionPeer, &MotionConfig),
     ) {
         if !core::mem::take(&mut self.is_timer_pending) {
+            return;
+        }
+        // An owner that is not trusted could otherwise hold its timer back, and later return to where the segment began.
+        if config.owner_tolerance.is_some() && now > self.segment_started_at {
             return;
         }
         self.command_sent_at = sent;

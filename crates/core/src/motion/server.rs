@@ -57,8 +57,8 @@ pub enum MotionServerEvent {
     /// A client requests updates of an existing object that it does not receive yet or that is hidden from it;
     /// [`MotionServer::show`] grants them.
     SubscriptionRequested(ClientId, ObjectId),
-    /// A command arrived from the client that controls the object, and was applied.
-    ObjectCommanded(ObjectId),
+    /// This command arrived from the client that controls the object, and was applied.
+    ObjectCommanded(ObjectId, CommandNumber),
 }
 
 /// A client and its subscriptions.
@@ -105,6 +105,11 @@ impl ObjectSubscription {
         is_hidden: false,
         removal_notices: MAX_REMOVAL_NOTICES - 1,
     };
+
+    /// Returns whether the client may receive the object: it exists, was shown to the client, and is not hidden since.
+    fn is_granted(&self) -> bool {
+        !self.is_hidden && self.removal_notices == 0
+    }
 
     fn next_message(
         &self,
@@ -164,11 +169,17 @@ impl<P: MotionPredictor> MotionServer<P> {
             return false;
         }
         self.objects.insert(object, AuthoritativeObject::new(self.now, owner, self.spawn_epoch, state, vector));
-        // Everything that clients have received so far was about another object.
-        self.clients
-            .values_mut()
-            .filter_map(|record| record.subscriptions.get_mut(&object))
-            .for_each(|subscription| *subscription = ObjectSubscription::default());
+        // Where clients are not trusted, a client that asked for an object that did not exist, or was hidden from it,
+        // must be granted this one.
+        let must_be_granted = self.config.owner_tolerance.is_some();
+        for record in self.clients.values_mut() {
+            if must_be_granted && record.subscriptions.get(&object).is_some_and(|known| !known.is_granted()) {
+                record.subscriptions.remove(&object);
+            }
+            // Everything that clients have received so far was about another object.
+            let granted = record.subscriptions.get_mut(&object);
+            granted.into_iter().for_each(|subscription| *subscription = ObjectSubscription::default());
+        }
         owner.into_iter().for_each(|owner| self.show(owner, object));
         true
     }
@@ -380,7 +391,7 @@ impl<P: MotionPredictor> MotionServer<P> {
         }
         if receipt == CommandReceipt::New {
             self.are_all_due = true;
-            self.push_event(MotionServerEvent::ObjectCommanded(object));
+            self.push_event(MotionServerEvent::ObjectCommanded(object, number));
         }
         Ok(())
     }
@@ -491,6 +502,11 @@ impl<P: MotionPredictor> MotionServer<P> {
     /// Returns the motion vector of the object's newest command. `None` for an unknown object.
     pub fn vector(&self, object: ObjectId) -> Option<&P::Vector> {
         Some(&self.objects.get(&object)?.simulator().commands.newest().vector)
+    }
+
+    /// Returns the motion vector of a command of an object; `None` if the command is unknown or no longer kept.
+    pub fn vector_of(&self, object: ObjectId, command: CommandNumber) -> Option<&P::Vector> {
+        self.objects.get(&object)?.simulator().commands.find(command).map(|command| &command.vector)
     }
 
     /// Returns the ids of the spawned objects.

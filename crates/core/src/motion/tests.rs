@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::*;
 use crate::codec::MAX_DATAGRAM;
-use crate::motion::message::{MotionDatagramWriter, MotionItem, MotionItems};
+use crate::motion::message::{MotionDatagramWriter, MotionHeader, MotionItem, MotionItems};
 use crate::time::{Instant, TimeDelta};
 
 const A: ClientId = ClientId(1);
@@ -636,6 +636,37 @@ fn client_follows_the_objects_that_the_server_shows() {
     bed.server.hide(B, other);
     bed.run(at(4_000));
     assert_eq!(bed.clients[1].1.displayed(other), None);
+}
+
+#[test]
+fn an_untrusted_client_does_not_receive_an_object_for_which_it_asked_before_it_existed() {
+    let config = MotionConfig { owner_tolerance: Some(millis(500)), ..MotionConfig::clocks(1) };
+    let mut server = MotionServer::new(at(1_000), config, LINEAR).unwrap();
+    let (client, object) = (ClientId(7), ObjectId(1 << 40));
+    let mut buf = [0; MAX_DATAGRAM];
+    for step in 0..100 {
+        let now = at(1_000 + 20 * step);
+        // The client asks before the object exists, and goes on as long as nothing grants it the object.
+        let header = MotionHeader { sender_incarnation: 1, receiver_incarnation: 0, sent_at: now };
+        let mut datagram = MotionDatagramWriter::new(&mut buf, header).unwrap();
+        datagram.put(MotionItem::Subscribe(object)).unwrap();
+        let len = datagram.len();
+        server.handle_datagram(now, client, &buf[..len]);
+        if step == 50 {
+            server.spawn(now, object, None, MilliVec2::from_units(3, 4), MilliVec2::default());
+        }
+        while let Some((_, len)) = server.poll_transmit(now, &mut buf) {
+            let mut items = MotionItems::new(&buf[..len]).unwrap().map(Result::unwrap);
+            assert!(!items.any(|item| matches!(item, MotionItem::StartState { .. })), "step {step}: not shown");
+        }
+    }
+    server.show(client, object);
+    let mut has_state = false;
+    while let Some((_, len)) = server.poll_transmit(at(4_000), &mut buf) {
+        let mut items = MotionItems::new(&buf[..len]).unwrap().map(Result::unwrap);
+        has_state |= items.any(|item| matches!(item, MotionItem::StartState { .. }));
+    }
+    assert!(has_state, "a shown object is sent");
 }
 
 /// A client moves to another server, which has placed the client's object elsewhere, while the object moves.

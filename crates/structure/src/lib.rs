@@ -2,9 +2,9 @@
 //! crate depends on which.
 //!
 //! Guarantees of the check:
-//! - No crate has a cycle of modules. A module is a file or an inline module; a reference counts for the module that
-//!   defines the item, whatever re-exports lie between. Re-exports themselves are no references, so a module may
-//!   re-export what its children define, as long as no child refers to an item of the module itself.
+//! - No crate has a cycle among modules beside each other, at any depth: the children of one module, each with all
+//!   that it contains. A reference counts for the module that defines the item, whatever re-exports lie between;
+//!   re-exports themselves are no references. References between a module and its own children do not count.
 //! - Every dependency between crates of the workspace is named in `ARCHITECTURE.md`.
 //! - All inherent methods of the engine's `Session` stand in one file, and it has at most
 //!   [`MAX_SESSION_FIELDS`](session_limit::MAX_SESSION_FIELDS) fields.

@@ -285,14 +285,13 @@ impl<'ast> Visit<'ast> for ItemVisitor<'_> {
     }
 }
 
-/// Calls `found` with each path in the tokens of a macro call that begins with `crate`, `self` or `super`, and its
-/// line.
+/// Calls `found` with each path of two or more names in the tokens of a macro call, and its line.
 fn paths_in_tokens(tokens: proc_macro2::TokenStream, found: &mut impl FnMut(Vec<String>, usize)) {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     for (at, token) in tokens.iter().enumerate() {
         match token {
             TokenTree::Group(group) => paths_in_tokens(group.stream(), found),
-            TokenTree::Ident(first) if ["crate", "self", "super"].iter().any(|start| first == start) => {
+            TokenTree::Ident(first) if !continues_path(&tokens[..at]) => {
                 let path = path_at(&tokens[at..]);
                 if path.len() > 1 {
                     found(path, first.span().start().line);
@@ -301,6 +300,11 @@ fn paths_in_tokens(tokens: proc_macro2::TokenStream, found: &mut impl FnMut(Vec<
             _ => {}
         }
     }
+}
+
+/// Returns whether a name after these tokens is a later part of a path.
+fn continues_path(before: &[TokenTree]) -> bool {
+    matches!(before, [.., TokenTree::Punct(colon)] if colon.as_char() == ':')
 }
 
 /// Returns the names of the path with which these tokens begin.

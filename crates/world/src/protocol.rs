@@ -54,7 +54,7 @@ pub struct ClientInput {
     pub motion: Vec<u8>,
 }
 
-/// State of the world around one player, which its server sends every 40 ms.
+/// State of the world around one player, which its server sends every 25 ms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorldView {
     /// Time at which the server sent the view, on its clock.

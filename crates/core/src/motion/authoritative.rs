@@ -182,7 +182,7 @@ impl<S: Clone + PartialEq, V: Clone> AuthoritativeObject<S, V> {
         if !core::mem::take(&mut self.is_timer_pending) {
             return;
         }
-        // An owner that is not trusted could otherwise hold its timer back, and later return to where the segment began.
+        // An owner that is not trusted could otherwise hold its timer back, and return to where the segment began.
         if config.owner_tolerance.is_some() && now > self.segment_started_at {
             return;
         }

@@ -132,7 +132,7 @@ impl BenchRun<'_> {
             });
             let result = match (search.max_carried, limit) {
                 (0, None) => "no number of players was measured".to_owned(),
-                (0, Some(limit)) => format!("no measured number of players was carried; {limit}"),
+                (0, Some(limit)) => format!("the servers carried none of the measured numbers of players; {limit}"),
                 (players, None) => format!("the servers carry {players} players; larger numbers were not measured"),
                 (players, Some(limit)) => format!("the servers carry {players} players; {limit}"),
             };

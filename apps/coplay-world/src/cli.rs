@@ -30,8 +30,9 @@ pub enum Command {
     ///
     /// Every bot changes its buttons 16 times a second. The servers carry a number of players if all of them join, 95 %
     /// of their commands arrive, and 99 % of the events between servers are delivered within 150 ms. Bots and servers
-    /// share this computer. The bots have priority, so that the servers reach their limit first; the table marks
-    /// measurements in which the bots were too slow. A number that the servers do not carry is measured a second time.
+    /// share this computer. Where the system has the command `nice`, the bots have priority, so that the servers reach
+    /// their limit first; the table marks measurements in which the bots were too slow. A number that the servers do
+    /// not carry is measured a second time.
     Bench(BenchArgs),
 }
 

@@ -84,7 +84,8 @@ fn check_reading(file: &[u8]) {
     assert_eq!(whole, read_entries(file, 7), "the result does not depend on the chunk size");
 }
 
-/// Returns a value for each entry of a file, and the error that ended reading.
+/// Reads a file in pieces of `chunk_len` bytes. Returns a fingerprint of each entry, and the error that ended reading;
+/// `None` if the whole file was read.
 fn read_entries(file: &[u8], chunk_len: usize) -> (Vec<u32>, Option<MovieError>) {
     let (mut reader, mut rest, mut entries) = (MovieReader::new(), file, Vec::new());
     loop {

@@ -19,8 +19,8 @@ pub(super) struct RemoteMirror {
     pub(super) is_present: bool,
     /// Whether the host program added the peer; other peers are removed after a long silence.
     pub(super) is_configured: bool,
-    /// Arrival time of the peer's leave message; `None` if the peer has not left, or has sent a datagram 2 s or more
-    /// after it. Earlier ones are ignored.
+    /// Arrival time of the peer's leave message; `None` if the peer has not left or has returned. Datagrams that arrive
+    /// less than 2 s after the leave message are ignored; the first later one marks the peer as present again.
     pub(super) left_at: Option<Instant>,
     pub(super) group_time_offset: Option<TimeDelta>,
     pub(super) next_probe: Instant,

@@ -45,9 +45,10 @@ pub struct WorldPeerStats {
     /// Offset of the peer's world time from this site's world time, positive if the peer's is ahead; `None` until both
     /// are known.
     pub world_time_offset: Option<TimeDelta>,
-    /// Recent share of the peer's updates that did not arrive, 0 to 1.
+    /// Share of the peer's updates that did not arrive, 0 to 1, computed every 500 ms from the updates since the last
+    /// computation, which takes place only if they are 8 or more.
     pub loss_share: f32,
-    /// Recent share of the peer's updates that arrived after the view of their tick, 0 to 1.
+    /// Share of the peer's updates that arrived after the view of their tick, 0 to 1, over the same time.
     pub late_share: f32,
     /// Share of this site's updates that the peer reports as lost, 0 to 1. `None` if the peer sent no report within the
     /// last 5 s.

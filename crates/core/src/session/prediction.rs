@@ -57,8 +57,8 @@ impl InputHistory<'_> {
         self.inputs.end()
     }
 
-    /// Adds the site's input of a known frame to the players' words. Returns whether that input is known and still
-    /// kept.
+    /// Inserts the site's input of `frame` into the players' words, in which the site's bits must be 0. Returns whether
+    /// the input is known and still kept; if not, the words do not change.
     pub fn read(&self, frame: Frame, words: &mut [InputWord]) -> bool {
         let blocks = self.inputs.value_blocks(frame);
         blocks.inspect(|blocks| self.layout.unpack_blocks(blocks, words)).is_some()

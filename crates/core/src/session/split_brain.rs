@@ -201,7 +201,8 @@ mod tests {
         SiteId::new(number).unwrap()
     }
 
-    /// Site `own` of 3, which has continued alone.
+    /// Returns the split-brain state and the peer table of site `own` of 3, after it has dropped the others and
+    /// continued alone.
     fn alone(own: u8) -> (SplitBrain, Peers) {
         let (mut split_brain, mut peers) = (SplitBrain::default(), table(own, 3));
         split_brain.abandon(peers.sites_where(|_| true));

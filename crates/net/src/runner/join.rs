@@ -36,7 +36,7 @@ pub struct JoinConfig {
     pub timeout: TimeDelta,
 }
 
-/// An admitted site that does not play or watch yet.
+/// This site's connection to a lobby, from its admission until it becomes a player or a spectator.
 pub struct LobbyConnection {
     pub(super) mux: Mux,
     pub(super) lobby: LobbyInfo,

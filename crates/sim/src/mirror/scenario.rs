@@ -52,7 +52,8 @@ pub struct MirrorScenario {
 pub type MirrorFault = Fault<Infallible>;
 
 impl MirrorScenario {
-    /// Draws the scenario of a seed. The stream names and the order of the draws are part of the seed.
+    /// Draws the scenario of a seed. A change of the stream names or of the order of the draws changes the scenario of
+    /// every seed.
     pub fn new(seed: u64) -> Self {
         let mut random = Random::stream(seed, "senate");
         let servers = *random.pick(&[2, 2, 3, 3, 4, 5, 6, 8]);

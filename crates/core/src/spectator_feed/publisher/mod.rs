@@ -72,7 +72,8 @@ pub struct Feed {
     stats: FeedStats,
 }
 
-/// A reply that is encoded when it is sent.
+/// Message to a subscriber, or to the sender of a request, that is queued without its contents and encoded when it is
+/// sent.
 #[derive(Clone, Copy, Debug)]
 enum PendingReply {
     Challenge,

@@ -13,7 +13,7 @@ use coplay_shell::error::{AppError, describe_io_error};
 /// Name of the built-in machine, as in its [`MachineId`].
 pub(crate) const BUILT_IN_MACHINE: &str = "nes";
 
-/// Largest size of a game file, in bytes. No cartridge is larger, and few discs are.
+/// Largest size of a game read from a regular file, in bytes: more than any cartridge or CD.
 const MAX_IMAGE_BYTES: u64 = 1 << 30;
 /// Largest size of a game read from a file without a known size, such as a pipe, in bytes.
 const MAX_STREAM_BYTES: u64 = 64 << 20;

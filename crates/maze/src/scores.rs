@@ -339,7 +339,8 @@ impl Scoreboard {
     }
 
     /// Returns the displayed name of an avatar: the name of its site for avatar 0, that name and the index for a ninja.
-    /// A site without a name is an "unnamed player". The two ids for combined counts have names of their own.
+    /// A site without a name is an "unnamed player". The combined count of a site's [`OTHER_AVATARS`] is named after
+    /// the site, and that of [`OTHER_SITES`] is "other players".
     pub fn display_name(&self, entity: EntityId) -> String {
         let name = self.names.get(&entity.site).map_or("", String::as_str);
         let name = if name.is_empty() { "unnamed player" } else { name };

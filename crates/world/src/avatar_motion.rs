@@ -108,7 +108,7 @@ impl AvatarState {
         Avatar { position, heading, speed, turn_rate, life, spawn_count, shots, predicted_fall: None }
     }
 
-    /// Returns whether two states belong to the same life, and are both alive or both dead.
+    /// Returns whether two states belong to the same life, and are both alive, or both dead since the same tick.
     pub(crate) fn is_same_life(&self, other: &Self) -> bool {
         self.spawn_count == other.spawn_count && self.life == other.life
     }

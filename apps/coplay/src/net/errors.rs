@@ -37,8 +37,8 @@ pub(super) fn to_app_error(run_error: &RunError) -> AppError {
             "install the newest version of coplay on both computers; if that does not help, do not join this host",
         ),
         RunError::Machine(_) => error.hint(
-            "run the same command again: a joiner or spectator returns to the game, a host starts a new one; if that \
-             does not help, host with another --core",
+            "run the same command again; joiners and spectators then return to the game, and a host starts a new one; \
+             if that does not help, the host can start with another --core",
         ),
         RunError::HostGone => error.hint(
             "run the same command again; if that does not help, ask the host to start the game again, and for its new \

@@ -23,7 +23,8 @@ pub(super) const MAX_FRAME_DISTANCE: i64 = 256;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TickExtras {
     pub(super) command: Option<ScheduledCommand>,
-    /// The leave follows the command: a site that knows of the leave refuses commands for the frames after it.
+    /// End of this site's inputs, if this site leaves. It is encoded after the command: a receiver that knows of the
+    /// leave refuses this site's commands for that frame and later ones.
     pub(super) leave: Option<Frame>,
     pub(super) vote: Option<Vote>,
     /// The last decision, for a peer that needs it: its epoch, and the number of epochs since.

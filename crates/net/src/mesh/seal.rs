@@ -110,7 +110,7 @@ impl MulticastSealer {
 pub struct RejectedPackets {
     /// Packets that do not have the format of a mesh packet.
     pub garbage: u64,
-    /// Packets whose stated site is not a member.
+    /// Packets whose stated site is not a member that this site knows first-hand, or has left the mesh.
     pub unknown_senders: u64,
     /// Packets sealed with another key or in another run of the sender, or modified.
     pub forged: u64,

@@ -95,7 +95,7 @@ pub struct Status {
     pub drops: DropCounts,
 }
 
-/// Command of the user.
+/// Command that the user gives to the run through its [`Frontend`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UserCommand {
     /// Leave the game and end the run.

@@ -187,9 +187,9 @@ fn two_sites_crashing_in_succession_are_dropped() {
     assert_no_violations(94_013_967..94_013_968);
 }
 
-/// Seed 94014353: a site wakes up after the leader of a ballot has accepted to drop it. If it led another ballot, it
-/// would have to propose the same decision, which it believes only once all others have accepted it, and they would
-/// wait for its proposal.
+/// Seed 94014353: the leader of a ballot accepts the decision to drop a site, and then that site resumes. If the
+/// resumed site led the next ballot, it could only propose the same decision. It adopts its own drop only after all
+/// other sites have accepted that decision, and the others would wait for its proposal. So another site must lead.
 #[test]
 fn site_that_may_be_dropped_lets_another_lead_the_ballot() {
     assert_no_violations(94_014_353..94_014_354);

@@ -195,6 +195,13 @@ fn site_that_may_be_dropped_lets_another_lead_the_ballot() {
     assert_no_violations(94_014_353..94_014_354);
 }
 
+/// Seed 610004868: two of three sites decide to drop the third, and one of the two leaves before the other one knows of
+/// the decision. The site that was dropped and the remaining one must not decide otherwise without the leaver.
+#[test]
+fn a_decision_holds_after_one_of_its_sites_has_left() {
+    assert_no_violations(610_004_868..610_004_869);
+}
+
 /// Seeds 90051572 and 95001638: the site whose machine diverged is restarted before its hashes have reached every site
 /// that queries them. Those sites may report no first frame that differs.
 #[test]

@@ -82,6 +82,8 @@ pub(super) struct Membership {
     spared_sites: SiteSet,
     /// Sites whose inputs this site accepts neither directly nor relayed until the epoch ends.
     muted: SiteSet,
+    /// Sites whose leave this site has learned of in this epoch. They vote no more, but may have decided before.
+    left_sites: SiteSet,
     /// The newest epoch that ended with a drop, and its decision; all later epochs ended without a drop. While no known
     /// epoch has ended with a drop, this is the first epoch whose end is known.
     last_decision: Option<(u32, MembershipDecision)>,
@@ -154,6 +156,7 @@ impl Membership {
             unmuted_at: None,
             spared_sites: SiteSet::EMPTY,
             muted: SiteSet::EMPTY,
+            left_sites: SiteSet::EMPTY,
             last_decision: None,
             ballots: alloc::vec![PeerBallot::default(); peer_count],
         }
@@ -255,6 +258,11 @@ impl Membership {
         let last_progress = self.epoch_ended_at.map_or(peer.last_input_at(), |ended| ended.max(peer.last_input_at()));
         let limit = facts.drop_timeout.unwrap_or(LAST_INPUT_RELAY_TIME).max(LAST_INPUT_RELAY_TIME);
         facts.now - last_progress > limit + peers.max_player_rtt() * 2
+    }
+
+    /// Handles a leave: the site votes no more in this epoch.
+    pub(super) fn on_leave(&mut self, site: SiteId) {
+        self.left_sites.insert(site);
     }
 
     /// Returns whether this site has accepted a decision that may be in force already. Such a site does not announce
@@ -535,9 +543,12 @@ impl Membership {
         let votes = || self.votes(peers).filter(|(_, vote)| takes_part(vote));
         let present: SiteSet = votes().map(|(site, _)| site).collect();
         // No decision can be in force if a quorum has accepted none: any quorum that might have accepted one intersects
-        // it.
+        // it, unless it contained a site that has left since.
         let unbound: SiteSet = votes().filter(|(_, vote)| vote.accepted.is_none()).map(|(site, _)| site).collect();
-        let is_free = electorate(peers, facts).is_quorum(unbound) || votes().all(|(_, vote)| vote.accepted.is_none());
+        let electorate = electorate(peers, facts);
+        let is_quorum_unbound =
+            electorate.is_quorum(unbound) && !electorate.can_have_decided_with_leavers(unbound, self.left_sites);
+        let is_free = is_quorum_unbound || votes().all(|(_, vote)| vote.accepted.is_none());
         let may_become_free = !is_free && self.ballot_joined_at.is_some_and(|joined| facts.now - joined < LEADER_TURN);
         // To drop no site, the leader need not know the survivors' input ends.
         let is_sufficient = match own_vote.drop {
@@ -598,7 +609,7 @@ impl Membership {
         if drops_none {
             self.unmuted_at = Some(now);
         }
-        self.muted = SiteSet::EMPTY;
+        (self.muted, self.left_sites) = (SiteSet::EMPTY, SiteSet::EMPTY);
         EndedEpoch {
             to_evict: core::mem::take(&mut self.to_evict),
             spared_sites: core::mem::take(&mut self.spared_sites),

@@ -978,6 +978,7 @@ impl Session {
         let known = self.peers[index].known_end();
         self.peers[index].leave(last);
         self.members.slow_peers.on_leave(index, self.clock.last_call());
+        self.members.ballots.on_leave(site);
         self.pace.schedule.forget_site(site);
         self.check_predictions(index, known);
     }

@@ -18,6 +18,13 @@ impl Electorate {
         is_quorum_of(self.voters, sites) && is_quorum_of(self.without_pending_joiner(self.voters), sites)
     }
 
+    /// Returns whether sites outside of `unbound` can have decided while some of the sites in `left`, which vote no
+    /// more, still did: they are a quorum of the voters together with any of these sites.
+    pub(super) fn can_have_decided_with_leavers(&self, unbound: SiteSet, left: SiteSet) -> bool {
+        let leavers = (1..=u8::MAX).map(SiteSet::from_bits).filter(|some| left.contains_all(*some));
+        leavers.map(|some| self.voters.union(some)).any(|all| is_quorum_of(all, difference(all, unbound)))
+    }
+
     /// Removes a joiner of which some site may not know yet from a set of sites.
     pub(super) fn without_pending_joiner(&self, mut sites: SiteSet) -> SiteSet {
         self.pending_joiner.inspect(|joiner| sites.remove(*joiner));
@@ -56,6 +63,18 @@ mod tests {
             assert!(quorums.contains(&all));
             assert!(quorums.iter().all(|one| quorums.iter().all(|other| one.bits() & other.bits() != 0)));
         }
+    }
+
+    #[test]
+    fn a_site_that_left_may_have_decided_with_another() {
+        let sites = |numbers: &[u8]| -> SiteSet { numbers.iter().filter_map(|number| SiteId::new(*number)).collect() };
+        let electorate = Electorate { voters: sites(&[0, 1]), pending_joiner: None };
+        assert!(electorate.is_quorum(sites(&[0])), "of the remaining two sites, the lower one can decide alone");
+        assert!(electorate.can_have_decided_with_leavers(sites(&[0]), sites(&[2])), "but 1 and 2 may have decided");
+        assert!(!electorate.can_have_decided_with_leavers(sites(&[0, 1]), sites(&[2])), "2 alone cannot have");
+        assert!(!electorate.can_have_decided_with_leavers(sites(&[0]), SiteSet::EMPTY));
+        let three_left = sites(&[2, 3, 4]);
+        assert!(electorate.can_have_decided_with_leavers(sites(&[0, 1]), three_left), "2, 3 and 4 of five sites");
     }
 
     #[test]

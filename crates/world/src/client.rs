@@ -72,7 +72,7 @@ pub struct Client {
     next_input: Instant,
 }
 
-/// What is known once the settings of the world are.
+/// State of the client that needs the settings of the world.
 struct KnownWorld {
     settings: MazeSettings,
     rules: Arc<MazeRules>,

@@ -15,6 +15,7 @@
 //! - anything else: a hello, whose first byte is the version of its protocol.
 
 use crate::id::Addr;
+use crate::time::Instant;
 
 /// Protocol version of sessions, spectator feeds and desync searches. Two sites with different versions refuse each
 /// other with a clear message.
@@ -94,6 +95,17 @@ impl<'a> ByteReader<'a> {
 
     pub(crate) fn u64(&mut self) -> Result<u64, DecodeError> {
         self.array().map(u64::from_le_bytes)
+    }
+
+    /// Reads an instant, in nanoseconds of its clock.
+    pub(crate) fn instant(&mut self) -> Result<Instant, DecodeError> {
+        self.u64().map(|nanos| Instant::from_nanos(nanos as i64))
+    }
+
+    /// Reads a length of at most `max_len` and that many bytes.
+    pub(crate) fn bytes(&mut self, max_len: usize) -> Result<&'a [u8], DecodeError> {
+        let len = self.varint()? as usize;
+        if len > max_len { Err(DecodeError::Malformed) } else { self.take(len) }
     }
 
     /// Reads an unsigned number of at most 128 bits, encoded as seven bits per byte, lowest first. Only the shortest

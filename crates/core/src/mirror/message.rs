@@ -225,9 +225,9 @@ impl<'a> MirrorItems<'a> {
             },
             GROUP_TIME => MirrorItem::GroupTime(Some(TimeDelta::from_nanos(reader.u64()? as i64))),
             NO_GROUP_TIME => MirrorItem::GroupTime(None),
-            PROBE => MirrorItem::Probe(get_instant(reader)?),
+            PROBE => MirrorItem::Probe(reader.instant()?),
             ECHO => {
-                let [sent, received, answered] = [get_instant(reader)?, get_instant(reader)?, get_instant(reader)?];
+                let [sent, received, answered] = [reader.instant()?, reader.instant()?, reader.instant()?];
                 MirrorItem::Echo(ClockEcho { sent, received, answered })
             }
             SNAPSHOT_REQUEST => {
@@ -237,13 +237,7 @@ impl<'a> MirrorItems<'a> {
             SNAPSHOT_PIECE => {
                 let (source, version) = (get_source(reader)?, reader.varint()?);
                 let (total_len, piece) = (reader.varint()?, reader.varint()?);
-                MirrorItem::SnapshotPiece {
-                    source,
-                    version,
-                    total_len,
-                    piece,
-                    bytes: get_bytes(reader, MAX_PIECE_LEN)?,
-                }
+                MirrorItem::SnapshotPiece { source, version, total_len, piece, bytes: reader.bytes(MAX_PIECE_LEN)? }
             }
             LEAVE => MirrorItem::Leave,
             _ => return Err(DecodeError::Malformed),
@@ -276,7 +270,7 @@ fn read_event<'a>(reader: &mut ByteReader<'a>) -> Result<EncodedEvent<'a>, Decod
     // 0 stands for no previous event.
     let after = if back == 0 { 0 } else { seq - back };
     let obsolete_set = ObsoleteSet::read(reader, seq, after, count)?;
-    let payload = get_bytes(reader, MAX_PAYLOAD)?;
+    let payload = reader.bytes(MAX_PAYLOAD)?;
     let (replaces, is_barrier) = (flags & REPLACES != 0, flags & BARRIER != 0);
     Ok(EncodedEvent { source, seq, issued_at, key, after, is_barrier, replaces, obsolete_set, payload })
 }
@@ -304,17 +298,8 @@ fn get_event_number(reader: &mut ByteReader<'_>) -> Result<u64, DecodeError> {
     reader.varint64().and_then(|number| if number == 0 { Err(DecodeError::Malformed) } else { Ok(number) })
 }
 
-fn get_instant(reader: &mut ByteReader<'_>) -> Result<Instant, DecodeError> {
-    reader.u64().map(|nanos| Instant::from_nanos(nanos as i64))
-}
-
 fn get_group_instant(reader: &mut ByteReader<'_>) -> Result<GroupInstant, DecodeError> {
     reader.u64().map(|nanos| GroupInstant::from_nanos(nanos as i64))
-}
-
-fn get_bytes<'a>(reader: &mut ByteReader<'a>, max_len: usize) -> Result<&'a [u8], DecodeError> {
-    let len = reader.varint()? as usize;
-    if len > max_len { Err(DecodeError::Malformed) } else { reader.take(len) }
 }
 
 /// Encoder of a datagram. An item that does not fit is left out as a whole.

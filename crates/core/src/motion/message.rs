@@ -124,7 +124,7 @@ impl<'a> MotionItems<'a> {
                 header: MotionHeader {
                     sender_incarnation: reader.u32()?,
                     receiver_incarnation: reader.u32()?,
-                    sent_at: get_instant(&mut reader)?,
+                    sent_at: reader.instant()?,
                 },
                 reader,
             }),
@@ -142,11 +142,11 @@ impl<'a> MotionItems<'a> {
         Ok(match reader.u8()? {
             START_STATE => {
                 let (object, number) = (get_object(reader)?, get_number(reader)?);
-                MotionItem::StartState { object, number, state: get_bytes(reader, MAX_STATE_SIZE)? }
+                MotionItem::StartState { object, number, state: reader.bytes(MAX_STATE_SIZE)? }
             }
             COMMAND => {
                 let (object, number, previous_segment) = (get_object(reader)?, get_number(reader)?, get_span(reader)?);
-                MotionItem::Command { object, number, previous_segment, vector: get_bytes(reader, MAX_VECTOR_SIZE)? }
+                MotionItem::Command { object, number, previous_segment, vector: reader.bytes(MAX_VECTOR_SIZE)? }
             }
             TIMER => MotionItem::Timer {
                 object: get_object(reader)?,
@@ -157,12 +157,12 @@ impl<'a> MotionItems<'a> {
                 timer_at_command: get_span(reader)?,
             },
             ACK => {
-                MotionItem::Ack { object: get_object(reader)?, number: get_number(reader)?, sent: get_instant(reader)? }
+                MotionItem::Ack { object: get_object(reader)?, number: get_number(reader)?, sent: reader.instant()? }
             }
             SUBSCRIBE => MotionItem::Subscribe(get_object(reader)?),
             UNSUBSCRIBE => MotionItem::Unsubscribe(get_object(reader)?),
             REMOVED => MotionItem::Removed { object: get_object(reader)?, epoch: reader.varint()? },
-            ECHO => MotionItem::Echo { sent: get_instant(reader)?, received: get_instant(reader)? },
+            ECHO => MotionItem::Echo { sent: reader.instant()?, received: reader.instant()? },
             PROBE => MotionItem::Probe,
             LEAVE => MotionItem::Leave,
             _ => return Err(DecodeError::Malformed),
@@ -193,19 +193,10 @@ fn get_number(reader: &mut ByteReader<'_>) -> Result<CommandNumber, DecodeError>
     Ok(CommandNumber { epoch: reader.varint()?, count: reader.varint()? })
 }
 
-fn get_instant(reader: &mut ByteReader<'_>) -> Result<Instant, DecodeError> {
-    reader.u64().map(|nanos| Instant::from_nanos(nanos as i64))
-}
-
 /// Decodes a duration, which is never negative.
 fn get_span(reader: &mut ByteReader<'_>) -> Result<TimeDelta, DecodeError> {
     let nanos = i64::try_from(reader.varint128()?).map_err(|_| DecodeError::Malformed)?;
     Ok(TimeDelta::from_nanos(nanos))
-}
-
-fn get_bytes<'a>(reader: &mut ByteReader<'a>, max_len: usize) -> Result<&'a [u8], DecodeError> {
-    let len = reader.varint()? as usize;
-    if len > max_len { Err(DecodeError::Malformed) } else { reader.take(len) }
 }
 
 /// Encoder of a datagram. An item that does not fit is left out as a whole.

@@ -113,18 +113,18 @@ impl<'a> PeerWorldItems<'a> {
                     entity_index: index,
                     sequence,
                     tick,
-                    state: get_bytes(reader, MAX_STATE_SIZE)?,
+                    state: reader.bytes(MAX_STATE_SIZE)?,
                 })
             }
             WORLD_TIME => PeerWorldItem::WorldTime(Some(TimeDelta::from_nanos(reader.u64()? as i64))),
             NO_WORLD_TIME => PeerWorldItem::WorldTime(None),
             REGIONS_COMPLETE => PeerWorldItem::RegionsComplete,
             OWN_REGION => PeerWorldItem::OwnRegion(WorldRegion { x: reader.u8()?, y: reader.u8()? }),
-            PROBE => PeerWorldItem::Probe(get_instant(reader)?),
+            PROBE => PeerWorldItem::Probe(reader.instant()?),
             ECHO => PeerWorldItem::Echo(ClockEcho {
-                sent: get_instant(reader)?,
-                received: get_instant(reader)?,
-                answered: get_instant(reader)?,
+                sent: reader.instant()?,
+                received: reader.instant()?,
+                answered: reader.instant()?,
             }),
             LINK_REPORT => {
                 PeerWorldItem::LinkReport { site: get_site(reader)?, lost: reader.u8()?, late: reader.u8()? }
@@ -133,7 +133,7 @@ impl<'a> PeerWorldItems<'a> {
             RECORD_REQUEST => PeerWorldItem::RecordRequest { site: get_site(reader)? },
             RECORD => {
                 let (site, version) = (get_site(reader)?, reader.varint()?);
-                PeerWorldItem::Record { site, version, bytes: get_bytes(reader, MAX_RECORD_SIZE)? }
+                PeerWorldItem::Record { site, version, bytes: reader.bytes(MAX_RECORD_SIZE)? }
             }
             LEAVE => PeerWorldItem::Leave,
             _ => return Err(DecodeError::Malformed),
@@ -158,15 +158,6 @@ impl<'a> Iterator for PeerWorldItems<'a> {
 
 fn get_site(reader: &mut ByteReader<'_>) -> Result<WorldSiteId, DecodeError> {
     reader.u32().map(WorldSiteId)
-}
-
-fn get_instant(reader: &mut ByteReader<'_>) -> Result<Instant, DecodeError> {
-    reader.u64().map(|nanos| Instant::from_nanos(nanos as i64))
-}
-
-fn get_bytes<'a>(reader: &mut ByteReader<'a>, max_len: usize) -> Result<&'a [u8], DecodeError> {
-    let len = reader.varint()? as usize;
-    if len > max_len { Err(DecodeError::Malformed) } else { reader.take(len) }
 }
 
 /// Encoder of a datagram. An item that does not fit is left out as a whole.

@@ -22,7 +22,7 @@ const KEEP_ALIVE_INTERVAL: TimeDelta = TimeDelta::from_millis(100);
 /// fault, and packets are resent every [`KEEP_ALIVE_INTERVAL`] only.
 const FAST_RETRANSMIT: TimeDelta = TimeDelta::from_millis(300);
 
-/// What is due to which peer, and when the next packet leaves.
+/// The peers to which a packet is due, and the time of the next packet.
 #[derive(Debug)]
 pub(super) struct SendSchedule {
     policy: SendPolicy,
